@@ -13,3 +13,4 @@ pub mod size;
 pub mod table;
 pub mod tasks;
 pub mod telemetry;
+pub mod token_bucket;

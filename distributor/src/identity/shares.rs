@@ -1,5 +1,6 @@
-use crate::load::{Bucket, network};
+use crate::load::network;
 use heliograph_shared::backoff::Backoff;
+use heliograph_shared::token_bucket::TokenBucket;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -10,7 +11,8 @@ use std::time::Duration;
 /// few get equal parts, and what is left is always enough for an address that comes new.
 #[derive(Debug)]
 pub(super) struct ReviewShares {
-    turns: Bucket,
+    /// As many at once as in a second.
+    turns: TokenBucket<Duration>,
     /// So many are for tokens that a key of the cluster has signed.
     reserved: f64,
     /// An address is here from its first turn until it has been quiet for a while: as many entries as turns in that time,
@@ -72,8 +74,9 @@ const SWEEP_EVERY: Duration = Duration::from_secs(5);
 impl ReviewShares {
     /// `rate` is of turns per second, of all addresses together.
     pub(super) fn new(rate: u32) -> Self {
+        let per_second = f64::from(rate);
         Self {
-            turns: Bucket::new(rate),
+            turns: TokenBucket::new(per_second, per_second, Duration::ZERO),
             reserved: f64::from(rate / 2),
             sources: HashMap::new(),
             others: Source::default(),
@@ -97,11 +100,10 @@ impl ReviewShares {
         let reserved = if precheck == Precheck::UnknownKey { self.reserved } else { 0.0 };
         let left = self.turns.available(now) - reserved;
         let taken = source.taken(precheck);
-        if left < 1.0 || *taken >= left {
+        if left < 1.0 || *taken >= left || self.turns.acquire(now).is_err() {
             return Err(Withheld::Share);
         }
         *taken += 1.0;
-        self.turns.acquire(now);
         self.set(address, source);
         Ok(())
     }

@@ -2,7 +2,6 @@
 
 mod admission;
 mod args;
-mod bucket;
 mod files;
 mod metrics;
 mod owner;
@@ -18,7 +17,6 @@ mod usage;
 
 pub(crate) use admission::{Admission, Refusal, network};
 pub use args::LoadArgs;
-pub(crate) use bucket::Bucket;
 pub use files::allow_open_files;
 pub(crate) use metrics::LoadMetrics;
 pub(crate) use owner::Owner;

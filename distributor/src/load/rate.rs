@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 /// A token bucket for new streams, of which identities and namespaces have shares: a token belongs to the owner that took it
-/// until it is refilled, and they are refilled in the order in which they were taken.
+/// until it is refilled, and they are refilled in the order in which they were taken. That is more than `TokenBucket` of
+/// `heliograph-shared` knows, which only counts.
 #[derive(Debug)]
 pub(super) struct AdmissionRate {
     per_second: f64,

@@ -6,6 +6,7 @@ use super::plan::ObjectEvent;
 use super::write;
 use heliograph_gateway::CONTROLLER_NAME;
 use heliograph_gateway::objects::ObjectKey;
+use heliograph_shared::token_bucket::TokenBucket;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
@@ -20,18 +21,11 @@ pub(super) struct StatusEvents {
     metrics: StatusMetrics,
     /// How many may be sent at a time.
     concurrency: Arc<Semaphore>,
-    rate_limit: EventRateLimit,
+    rate_limit: TokenBucket<Instant>,
 }
 
-/// A token bucket: so many at once, and one more every so often.
-#[derive(Debug)]
-struct EventRateLimit {
-    tokens: u32,
-    since: Instant,
-}
-
-const BURST: u32 = 25;
-const REFILL_INTERVAL: Duration = Duration::from_secs(1);
+const BURST: f64 = 25.0;
+const EVENTS_PER_SECOND: f64 = 1.0;
 
 /// How many are sent at a time.
 const CONCURRENCY: usize = 2;
@@ -49,7 +43,7 @@ impl StatusEvents {
             recorder: Recorder::new(client, reporter),
             metrics,
             concurrency: Arc::new(Semaphore::new(CONCURRENCY)),
-            rate_limit: EventRateLimit { tokens: BURST, since: Instant::now() },
+            rate_limit: TokenBucket::new(EVENTS_PER_SECOND, BURST, Instant::now()),
         }
     }
 
@@ -62,7 +56,7 @@ impl StatusEvents {
         now: Instant,
     ) {
         for event in events {
-            if !self.rate_limit.acquire(now) {
+            if self.rate_limit.acquire(now).is_err() {
                 self.metrics.event_dropped();
                 continue;
             }
@@ -79,21 +73,6 @@ impl StatusEvents {
                 }
             });
         }
-    }
-}
-
-impl EventRateLimit {
-    fn acquire(&mut self, now: Instant) -> bool {
-        let earned =
-            now.saturating_duration_since(self.since).as_secs() / REFILL_INTERVAL.as_secs();
-        if earned > 0 {
-            let earned = u32::try_from(earned).unwrap_or(BURST);
-            self.tokens = self.tokens.saturating_add(earned).min(BURST);
-            self.since = now;
-        }
-        let may = self.tokens > 0;
-        self.tokens = self.tokens.saturating_sub(1);
-        may
     }
 }
 
@@ -126,12 +105,12 @@ mod tests {
     #[test]
     fn a_flood_is_cut_and_a_trickle_is_not() {
         let start = Instant::now();
-        let mut rate_limit = EventRateLimit { tokens: BURST, since: start };
-        let sent = (0..1_000).filter(|_| rate_limit.acquire(start)).count();
+        let mut rate_limit = TokenBucket::new(EVENTS_PER_SECOND, BURST, start);
+        let sent = (0..1_000).filter(|_| rate_limit.acquire(start).is_ok()).count();
         assert_eq!(sent, BURST as usize);
         let later = |seconds| start + Duration::from_secs(seconds);
-        assert!((1..100).all(|second| rate_limit.acquire(later(second))));
-        assert!(!rate_limit.acquire(later(99)));
+        assert!((1..100).all(|second| rate_limit.acquire(later(second)).is_ok()));
+        assert!(rate_limit.acquire(later(99)).is_err());
     }
 
     #[test]

@@ -18,10 +18,11 @@ use crate::report::Report;
 use event_recorder::StatusEvents;
 use heliograph_gateway::objects::{Kind, ObjectKey};
 use heliograph_shared::backoff::Backoff;
+use heliograph_shared::token_bucket::TokenBucket;
 use jiff::Timestamp;
 use kube::Client;
 use plan::Write;
-use queue::{StatusQueue, WriteRateLimit};
+use queue::{StatusQueue, write_rate_limit};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use tokio::sync::watch;
@@ -53,7 +54,7 @@ pub struct StatusWriter {
     metrics: StatusMetrics,
     event_recorder: StatusEvents,
     queue: StatusQueue,
-    rate_limit: WriteRateLimit,
+    rate_limit: TokenBucket<Instant>,
     jobs: JoinSet<WriteResult>,
     wait_for_feedback_until: Instant,
     /// How many changes of the report are known; `None` before the first look.
@@ -83,7 +84,7 @@ impl StatusWriter {
             observed,
             metrics,
             queue: StatusQueue::default(),
-            rate_limit: WriteRateLimit::new(Instant::now()),
+            rate_limit: write_rate_limit(Instant::now()),
             jobs: JoinSet::new(),
             wait_for_feedback_until: Instant::now() + FEEDBACK_WAIT,
             read: None,
@@ -171,9 +172,9 @@ impl StatusWriter {
                 self.queue.retry_at(key, *due);
                 continue;
             }
-            if let Err(due) = self.rate_limit.acquire(now) {
+            if let Err(wait) = self.rate_limit.acquire(now) {
                 self.queue.retry_at(key, now);
-                return due;
+                return now + wait;
             }
             // One object tells whether the others may be written.
             if let Some(due) = self.forbidden.get_mut(&key.kind) {

@@ -1,8 +1,8 @@
 //! Which object has its turn: each waits once, however often it changed, and the latest is written.
 
 use heliograph_gateway::objects::{Kind, ObjectKey};
+use heliograph_shared::token_bucket::TokenBucket;
 use std::collections::BTreeMap;
-use std::time::Duration;
 use tokio::time::Instant;
 
 #[derive(Debug, Default)]
@@ -12,13 +12,6 @@ pub(super) struct StatusQueue {
     waiting: [BTreeMap<QueuePosition, ObjectKey>; 2],
     /// Tells apart what came at the same time.
     count: u64,
-}
-
-/// A token bucket for writes: so many at once, and then so many a second.
-#[derive(Debug)]
-pub(super) struct WriteRateLimit {
-    tokens: f64,
-    at: Instant,
 }
 
 #[derive(Debug)]
@@ -44,6 +37,10 @@ type QueuePosition = (Instant, u64);
 /// Ten thousand routes take half a minute, and leave the API server to others: it is also asked for few at a time.
 const WRITES_PER_SECOND: f64 = 400.0;
 const BURST: f64 = 400.0;
+
+pub(super) fn write_rate_limit(now: Instant) -> TokenBucket<Instant> {
+    TokenBucket::new(WRITES_PER_SECOND, BURST, now)
+}
 
 impl StatusQueue {
     /// There may be something to write. One that has failed keeps its pause. What is urgent goes before what is not.
@@ -117,24 +114,6 @@ impl StatusQueue {
     }
 }
 
-impl WriteRateLimit {
-    pub(super) fn new(now: Instant) -> Self {
-        Self { tokens: BURST, at: now }
-    }
-
-    /// Whether one more may be made. If not, from when on.
-    pub(super) fn acquire(&mut self, now: Instant) -> Result<(), Instant> {
-        let earned = now.saturating_duration_since(self.at).as_secs_f64() * WRITES_PER_SECOND;
-        self.tokens = (self.tokens + earned).min(BURST);
-        self.at = now;
-        if self.tokens >= 1.0 {
-            self.tokens -= 1.0;
-            return Ok(());
-        }
-        Err(now + Duration::from_secs_f64((1.0 - self.tokens) / WRITES_PER_SECOND))
-    }
-}
-
 /// Gateways and their classes are few, and people wait for them: they do not wait for ten thousand routes.
 fn rank(key: &ObjectKey) -> usize {
     match key.kind {
@@ -147,6 +126,7 @@ fn rank(key: &ObjectKey) -> usize {
 mod tests {
     use super::*;
     use heliograph_gateway::objects::ObjectName;
+    use std::time::Duration;
 
     fn route(name: &str) -> ObjectKey {
         ObjectName::new("shop", name).of(Kind::HTTPRoute)
@@ -214,11 +194,11 @@ mod tests {
     #[test]
     fn a_storm_is_spread() {
         let start = Instant::now();
-        let (mut rate_limit, mut now, mut made) = (WriteRateLimit::new(start), start, 0);
+        let (mut rate_limit, mut now, mut made) = (write_rate_limit(start), start, 0);
         while now < start + Duration::from_secs(10) {
             match rate_limit.acquire(now) {
                 Ok(()) => made += 1,
-                Err(at) => now = at,
+                Err(wait) => now += wait,
             }
         }
         assert!((4_390..=4_401).contains(&made), "{made}");
