@@ -1,5 +1,5 @@
+use heliograph_shared::table::columns_shown;
 use std::borrow::Cow;
-use std::fmt::Write;
 
 /// Rows for people. All columns but the last are lined up.
 #[derive(Clone, Debug)]
@@ -38,36 +38,10 @@ impl<const N: usize> TextTable<N> {
     }
 
     pub(crate) fn render(&self, colour: bool) -> String {
-        let mut widths = self.head.map(str::len);
-        for row in &self.rows {
-            for (width, cell) in widths.iter_mut().zip(row) {
-                *width = (*width).max(cell.text.chars().count());
-            }
-        }
-        let mut text = String::new();
-        line(&mut text, self.head.iter().map(|title| (*title, Tone::Plain)), &widths, colour);
-        for row in &self.rows {
-            let cells = row.iter().map(|cell| (&*cell.text, cell.tone));
-            line(&mut text, cells, &widths, colour);
-        }
-        text
+        let head = self.head.map(|title| Cell { text: title.to_owned(), tone: Tone::Plain });
+        let rows = [vec![head], self.rows.clone()].concat();
+        columns_shown(&rows, |cell| &cell.text, |cell| cell.tone.paint(&cell.text, colour))
     }
-}
-
-fn line<'a>(
-    text: &mut String,
-    cells: impl Iterator<Item = (&'a str, Tone)>,
-    widths: &[usize],
-    colour: bool,
-) {
-    let start = text.len();
-    for ((cell, tone), width) in cells.zip(widths) {
-        let padding = width.saturating_sub(cell.chars().count()) + 2;
-        // Writing to a string does not fail.
-        let _ = write!(text, "{}{:padding$}", tone.paint(cell, colour), "");
-    }
-    text.truncate(start + text[start..].trim_end_matches(' ').len());
-    text.push('\n');
 }
 
 impl Cell {

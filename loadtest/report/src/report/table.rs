@@ -21,7 +21,9 @@ pub(super) fn table(report: &Report) -> String {
     parts.iter().filter(|part| !part.is_empty()).cloned().collect::<Vec<_>>().join("\n")
 }
 
-/// In columns; the first is text, the others are numbers and stand to the right.
+/// In columns; the first are text, the others are numbers and stand to the right.
+///
+/// Not `table` of `heliograph-shared`, which lines up text alone: reports are mostly numbers, and this crate depends on no other.
 pub(crate) fn columns(rows: &[Vec<String>], text_columns: usize) -> String {
     let width = |column: usize| {
         rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max()
