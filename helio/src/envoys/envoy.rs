@@ -1,5 +1,6 @@
 use super::bootstrap::bootstrap;
 use super::lifeline;
+use crate::sources::AdminConnection;
 use anyhow::{Context, bail};
 use heliograph_model::InfraPort;
 use heliograph_snapshot::FleetName;
@@ -11,7 +12,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::{Duration, Instant};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 use tokio::time::{sleep, timeout};
@@ -68,10 +69,7 @@ impl Envoy {
         let (admin, log, fleet) = (self.admin.clone(), self.log.clone(), fleet.clone());
         let live = async move {
             // 200 if it is live, 503 while it initialises.
-            while !ask(&admin, "/ready")
-                .await
-                .is_some_and(|answer| answer.starts_with("HTTP/1.1 200"))
-            {
+            while page(&admin, "/ready").await.is_none() {
                 sleep(ASK_EVERY).await;
             }
         };
@@ -117,9 +115,8 @@ impl Envoy {
 async fn closed_ports(admin: PathBuf, ports: BTreeSet<u16>, limit: Duration) -> BTreeSet<u16> {
     let deadline = Instant::now() + limit;
     loop {
-        let answer = ask(&admin, "/listeners").await;
         // No answer in time is not the answer that it listens nowhere.
-        if let Some(open) = answer.filter(|answer| answer.starts_with("HTTP/1.1 200")) {
+        if let Some(open) = page(&admin, "/listeners").await {
             let closed = &ports - &listening(&open);
             if closed.is_empty() || Instant::now() >= deadline {
                 return closed;
@@ -131,7 +128,6 @@ async fn closed_ports(admin: PathBuf, ports: BTreeSet<u16>, limit: Duration) -> 
 
 const ASK_EVERY: Duration = Duration::from_millis(50);
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
-const LONGEST_ANSWER: u64 = 1024 * 1024;
 const VERSION_TIMEOUT: Duration = Duration::from_secs(10);
 const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 const LAST_LINES: usize = 3;
@@ -153,25 +149,19 @@ fn last_log_lines(log: &Path) -> String {
     if last.is_empty() { "it logged nothing".to_owned() } else { last }
 }
 
-/// What an Envoy's admin port answers, if it does. `admin` is the file to which the Envoy writes where that is.
-async fn ask(admin: &Path, path: &str) -> Option<String> {
+/// A page of an Envoy's admin port, if it answers with 200. `admin` is the file to which the Envoy writes where that is.
+async fn page(admin: &Path, path: &str) -> Option<String> {
     let address: SocketAddr = fs::read_to_string(admin).ok()?.trim().parse().ok()?;
     let exchange = async {
-        let mut stream = TcpStream::connect(address).await?;
-        let request =
-            format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
-        stream.write_all(request.as_bytes()).await?;
-        let mut answer = Vec::new();
-        stream.take(LONGEST_ANSWER).read_to_end(&mut answer).await?;
-        std::io::Result::Ok(String::from_utf8_lossy(&answer).into_owned())
+        let stream = TcpStream::connect(address).await?;
+        AdminConnection::over(stream, &address.to_string(), "").await?.text(path).await
     };
     timeout(REQUEST_TIMEOUT, exchange).await.ok()?.ok()
 }
 
-/// The ports in an Envoy's answer to `/listeners`, which has lines such as `NAME::0.0.0.0:8080`.
-fn listening(answer: &str) -> BTreeSet<u16> {
-    let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
-    body.lines().filter_map(|line| line.rsplit_once(':')?.1.parse().ok()).collect()
+/// The ports on an Envoy's page `/listeners`, which has lines such as `NAME::0.0.0.0:8080`.
+fn listening(page: &str) -> BTreeSet<u16> {
+    page.lines().filter_map(|line| line.rsplit_once(':')?.1.parse().ok()).collect()
 }
 
 /// Fails unless the program says of itself that it is an Envoy.
@@ -233,6 +223,7 @@ fn is_program(path: &Path) -> bool {
 mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
+    use tokio::io::AsyncWriteExt;
 
     #[test]
     fn the_program_is_as_told_or_on_the_path() {
@@ -252,9 +243,9 @@ mod tests {
 
     #[test]
     fn the_ports_that_an_envoy_lists_are_open() {
-        let answer = "HTTP/1.1 200 OK\r\nage: 90\r\n\r\nweb-8080::0.0.0.0:8080\nb::0.0.0.0:443\n";
-        assert_eq!(listening(answer), BTreeSet::from([443, 8080]));
-        assert_eq!(listening("HTTP/1.1 200 OK\r\nage: 90\r\n\r\n"), BTreeSet::new());
+        let page = "web-8080::0.0.0.0:8080\nb::0.0.0.0:443\n";
+        assert_eq!(listening(page), BTreeSet::from([443, 8080]));
+        assert_eq!(listening(""), BTreeSet::new());
     }
 
     #[tokio::test]
@@ -267,6 +258,8 @@ mod tests {
         drop(listener.accept().await.unwrap());
         let again = timeout(VERSION_TIMEOUT, listener.accept()).await.expect("it asks again");
         let (mut connection, _) = again.unwrap();
+        let question = connection.read(&mut [0; 1024]).await.unwrap();
+        assert!(question > 0, "it is asked");
         let answer = b"HTTP/1.1 200 OK\r\n\r\nweb::0.0.0.0:8080\n";
         connection.write_all(answer).await.unwrap();
         drop(connection);

@@ -18,8 +18,8 @@ pub(crate) struct AdminConnection {
     sender: SendRequest<Empty<Bytes>>,
     authority: String,
     prefix: String,
-    /// Says why there is no way any more, if the way knows.
-    broken: Broken,
+    /// Says why there is no way any more, where the way knows.
+    broken: Option<Broken>,
 }
 
 /// Resolves only when there is something to say.
@@ -32,7 +32,7 @@ const LONGEST_LINE: usize = 1 << 20;
 const REASON_TIMEOUT: Duration = Duration::from_millis(500);
 
 impl AdminConnection {
-    pub(super) async fn over(
+    pub(crate) async fn over(
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
         authority: &str,
         prefix: &str,
@@ -41,7 +41,7 @@ impl AdminConnection {
         // It ends with what is asked over it, and tells what went wrong there.
         tokio::spawn(connection);
         let (authority, prefix) = (authority.to_owned(), prefix.to_owned());
-        Ok(Self { sender, authority, prefix, broken: pending().boxed().shared() })
+        Ok(Self { sender, authority, prefix, broken: None })
     }
 
     /// What tells why the way is broken: a connection that just ends does not.
@@ -55,7 +55,7 @@ impl AdminConnection {
                 None => pending().await,
             }
         };
-        self.broken = said.boxed().shared();
+        self.broken = Some(said.boxed().shared());
         self
     }
 
@@ -138,14 +138,17 @@ impl AdminConnection {
         let broken = self.broken.clone();
         let answer = async {
             self.sender.ready().await.context("the connection ended")?;
-            self.sender.send_request(request).await.with_context(|| path.to_owned())
+            let answer = self.sender.send_request(request).await;
+            let answer = answer.with_context(|| path.to_owned())?;
+            anyhow::Ok((answer.status(), answer.into_body()))
         };
+        let Some(broken) = broken else { return answer.await };
         let answer = tokio::select! {
             why = broken.clone() => bail!("{}", why.trim()),
             answer = answer => answer,
         };
         match answer {
-            Ok(answer) => Ok((answer.status(), answer.into_body())),
+            Ok(answer) => Ok(answer),
             // Why it ended is said at the same time, and says more.
             Err(ended) => match timeout(REASON_TIMEOUT, broken).await {
                 Ok(why) => bail!("{}", why.trim()),
