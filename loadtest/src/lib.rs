@@ -8,6 +8,7 @@
 pub mod bench;
 pub mod commands;
 pub mod drive;
+mod http1;
 pub mod play;
 pub mod population;
 pub mod run;

@@ -1,16 +1,14 @@
 use super::DriveError;
+use crate::http1::HttpConnection;
 use crate::workload::{Update, Workload};
 use bytes::Bytes;
 use heliograph_envoy::envoy::service::discovery::v3::{DeltaDiscoveryResponse, Resource};
 use heliograph_envoy::{Any, Message};
 use heliograph_snapshot::{ResourceType, Snapshot, Tree};
-use http_body_util::{BodyExt, Full};
-use hyper::client::conn::http1::{self, SendRequest};
-use hyper::header::HOST;
-use hyper::{Method, Request, StatusCode};
-use hyper_util::rt::TokioIo;
+use http::header::HOST;
+use http::{Method, Request, StatusCode};
+use http_body_util::Full;
 use std::time::Duration;
-use tokio::net::TcpStream;
 
 /// Tells the go-control-plane program what to serve, through its control port.
 #[derive(Debug)]
@@ -18,7 +16,7 @@ pub struct PeerDriver {
     /// HOST:PORT.
     address: String,
     /// Kept, so that a change does not wait for a connection.
-    connection: Option<SendRequest<Full<Bytes>>>,
+    connection: Option<HttpConnection>,
 }
 
 /// The peer answers once its caches are set; with one snapshot for each of many clients that takes a while.
@@ -99,27 +97,17 @@ impl PeerDriver {
         // The connection is put back when all of the answer is here, so that one that failed half way is not used again.
         let mut connection = match self.connection.take() {
             Some(connection) if connection.is_ready() => connection,
-            _ => self.connect().await?,
+            _ => {
+                let opened = HttpConnection::open(&self.address).await;
+                opened.map_err(|cause| self.silent(cause))?
+            }
         };
         let request = Request::builder().method(method).uri(path).header(HOST, &self.address);
         let request = request.body(Full::new(body)).map_err(|cause| self.silent(cause))?;
-        let sent = connection.send_request(request).await;
-        let answer = sent.map_err(|cause| self.silent(cause))?;
-        let status = answer.status();
-        let body = answer.into_body().collect().await.map_err(|cause| self.silent(cause))?;
+        let answer = connection.exchange(request).await;
+        let answer = answer.map_err(|cause| self.silent(cause))?;
         self.connection = Some(connection);
-        Ok((status, body.to_bytes()))
-    }
-
-    async fn connect(&self) -> Result<SendRequest<Full<Bytes>>, DriveError> {
-        let stream = TcpStream::connect(&self.address).await.map_err(|cause| self.silent(cause))?;
-        let made = http1::handshake(TokioIo::new(stream)).await;
-        let (sender, connection) = made.map_err(|cause| self.silent(cause))?;
-        // It ends with its sender; what goes wrong is told to whoever sends.
-        tokio::spawn(async move {
-            let _ = connection.await;
-        });
-        Ok(sender)
+        Ok(answer)
     }
 
     fn silent(&self, cause: impl ToString) -> DriveError {

@@ -1,13 +1,15 @@
 use super::certificates::Certificates;
 use super::{Program, Programs, ServersError, Start, Stop, reserve_port, url, version};
 use crate::drive::StoreDriver;
+use crate::http1;
 use crate::scenario::Balance;
 use heliograph_store::StoreArgs;
 use heliograph_store::keys::KeyRing;
 use heliograph_store::redis::link::RedisArgs;
+use http::StatusCode;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::io::Write;
+use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -267,31 +269,25 @@ pub(super) fn address_in(line: &str, before: &str) -> Option<SocketAddr> {
 }
 
 pub(super) async fn is_ready(admin: SocketAddr) -> bool {
-    let request = b"GET /readyz HTTP/1.0\r\n\r\n";
-    ask(admin, request).await.is_some_and(|answer| answer.contains(" 200 "))
+    http1::get(admin, "/readyz").await.is_ok_and(|(status, _)| status == StatusCode::OK)
 }
 
-async fn answers(port: u16) -> bool {
-    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-    ask(address, b"PING\r\n").await.is_some_and(|answer| answer.starts_with("+PONG"))
-}
-
-/// A page of an admin port, with its head.
+/// A page of an admin port.
 pub(super) async fn get(admin: SocketAddr, path: &str) -> Option<String> {
-    let mut stream = TcpStream::connect(admin).await.ok()?;
-    stream.write_all(format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes()).await.ok()?;
-    let mut page = String::new();
-    stream.read_to_string(&mut page).await.ok()?;
-    Some(page)
+    let (_, page) = http1::get(admin, path).await.ok()?;
+    String::from_utf8(page.into()).ok()
 }
 
-/// The beginning of the answer.
-async fn ask(address: SocketAddr, request: &[u8]) -> Option<String> {
-    let mut stream = TcpStream::connect(address).await.ok()?;
-    stream.write_all(request).await.ok()?;
-    let mut answer = [0; 64];
-    let length = stream.read(&mut answer).await.ok()?;
-    Some(String::from_utf8_lossy(answer.get(..length)?).into_owned())
+/// Whether a Redis answers.
+async fn answers(port: u16) -> bool {
+    let exchange = async {
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
+        stream.write_all(b"PING\r\n").await?;
+        let mut answer = [0; 5];
+        stream.read_exact(&mut answer).await?;
+        io::Result::Ok(answer)
+    };
+    exchange.await.is_ok_and(|answer| &answer == b"+PONG")
 }
 
 #[cfg(test)]

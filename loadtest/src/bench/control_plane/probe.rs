@@ -1,19 +1,17 @@
 use super::objects::{App, Backend, GATEWAY, fleet};
 use super::testbed::{CONTROL_PLANE_TIMEOUT, Testbed, World, quantile};
 use crate::bench::{Bench, BenchError, Contender, Figure, Results};
+use crate::http1::HttpConnection;
 use crate::security::Security;
 use crate::servers::{Program, Start, reserve_port};
-use bytes::Bytes;
 use http::{Request, StatusCode};
-use http_body_util::{BodyExt, Empty};
-use hyper::client::conn::http1::{SendRequest, handshake};
-use hyper_util::rt::TokioIo;
+use http_body_util::Full;
 use serde_json::{Value, json};
 use std::ffi::OsStr;
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::path::Path;
 use std::time::{Duration, Instant};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 
 /// A route that is not there yet is asked for again after this.
 const RETRY_INTERVAL: Duration = Duration::from_millis(2);
@@ -98,7 +96,7 @@ async fn answer() -> Result<(Ipv4Addr, u16), BenchError> {
 /// One connection that is kept, as browsers and other proxies do.
 struct Requests {
     port: u16,
-    connection: Option<SendRequest<Empty<Bytes>>>,
+    connection: Option<HttpConnection>,
 }
 
 impl Requests {
@@ -126,28 +124,18 @@ impl Requests {
     }
 
     async fn ask(&mut self, host: &str) -> Result<StatusCode, String> {
-        let request = Request::get("/").header("host", host).body(Empty::new());
+        let request = Request::get("/").header("host", host).body(Full::default());
         let request = request.map_err(|error| error.to_string())?;
         let connection = match &mut self.connection {
             Some(connection) => connection,
-            none => none.insert(connect(self.port).await?),
+            none => {
+                let opened = HttpConnection::open((Ipv4Addr::LOCALHOST, self.port)).await;
+                none.insert(opened.map_err(|error| error.to_string())?)
+            }
         };
-        connection.ready().await.map_err(|error| error.to_string())?;
-        let answer = connection.send_request(request).await.map_err(|error| error.to_string())?;
-        let status = answer.status();
-        answer.into_body().collect().await.map_err(|error| error.to_string())?;
-        Ok(status)
+        let answer = connection.exchange(request).await.map_err(|error| error.to_string())?;
+        Ok(answer.0)
     }
-}
-
-async fn connect(port: u16) -> Result<SendRequest<Empty<Bytes>>, String> {
-    let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await;
-    let stream = stream.map_err(|error| error.to_string())?;
-    stream.set_nodelay(true).map_err(|error| error.to_string())?;
-    let (sender, connection) =
-        handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
-    tokio::spawn(connection);
-    Ok(sender)
 }
 
 async fn start_envoy(bench: &Bench, testbed: &Testbed) -> Result<Program, BenchError> {
