@@ -303,6 +303,18 @@ fn nothing_is_left_for_later() {
 }
 
 #[test]
+fn no_lock_is_recovered() {
+    let mark = concat!("Poison", "Error");
+    let mut problems = Vec::new();
+    for source in sources() {
+        for (number, _) in source.code_lines().filter(|(_, line)| line.contains(mark)) {
+            problems.push(format!("{source}:{number}: {mark}: take the lock from parking_lot"));
+        }
+    }
+    report(problems);
+}
+
+#[test]
 fn tests_do_not_sleep() {
     let mut problems = Vec::new();
     for source in sources() {
