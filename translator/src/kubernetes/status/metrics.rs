@@ -7,7 +7,7 @@ use prometheus::{IntCounterVec, IntGauge, Opts, Registry};
 const WRITE_OUTCOMES: [&str; 4] = ["written", "conflict", "gone", "failed"];
 
 /// What becomes of a Kubernetes event, as a label.
-const EVENT_OUTCOMES: [&str; 3] = ["told", "failed", "dropped"];
+const EVENT_OUTCOMES: [&str; 3] = ["sent", "failed", "dropped"];
 
 /// What the writer of statuses counts.
 #[derive(Clone, Debug)]
@@ -33,7 +33,7 @@ impl StatusMetrics {
         let events = IntCounterVec::new(
             Opts::new(
                 "heliograph_translator_notices_total",
-                "Kubernetes events about problems of objects, by outcome: told (sent), failed, dropped because there were too many.",
+                "Kubernetes events about problems of objects, by outcome: sent, failed, dropped because there were too many.",
             ),
             &["outcome"],
         )?;
@@ -64,8 +64,8 @@ impl StatusMetrics {
     }
 
     pub(super) fn event_sent(&self, is_sent: bool) {
-        let [told, failed, _] = EVENT_OUTCOMES;
-        self.events.with_label_values(&[if is_sent { told } else { failed }]).inc();
+        let [sent, failed, _] = EVENT_OUTCOMES;
+        self.events.with_label_values(&[if is_sent { sent } else { failed }]).inc();
     }
 
     pub(super) fn event_dropped(&self) {
