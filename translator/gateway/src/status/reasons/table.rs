@@ -19,9 +19,9 @@ const FIX: &str = "[Proxies reject something](../troubleshooting.md#proxies-reje
 const RESOLVED: &str = "All objects that it refers to exist and can be used.";
 const SEE_ACCEPTED: &str = "See the condition `Accepted`.";
 const GRANT: &str = "Create a ReferenceGrant in that namespace, or refer to an object in this one.";
-const CLASHES: &str = "Another listener has the same port, protocol and hostname. If both are in the same Gateway or ListenerSet, neither is served. Otherwise the Gateway has precedence over its ListenerSets, the older ListenerSet over the younger and, where Gateways share their proxies, the older Gateway over the younger.";
+const CLASHES: &str = "Another listener has the same port, protocol and hostname. If both are in the same Gateway or ListenerSet, neither is served. Otherwise only one is served: the Gateway's before a ListenerSet's, the older ListenerSet's before the younger's and, where Gateways share their proxies, the older Gateway's.";
 const APART: &str = "Give one of the listeners another port or hostname, or remove it.";
-const FOREIGN_PROTOCOL: &str = "Another listener has the same port and another protocol. Only HTTP and HTTPS can share a port. If both are in the same Gateway or ListenerSet, neither is served. Otherwise the Gateway has precedence over its ListenerSets, the older ListenerSet over the younger and, where Gateways share their proxies, the older Gateway over the younger.";
+const FOREIGN_PROTOCOL: &str = "Another listener has the same port and another protocol. Only HTTP and HTTPS can share a port. If both are in the same Gateway or ListenerSet, neither is served. Otherwise only one is served: the Gateway's before a ListenerSet's, the older ListenerSet's before the younger's and, where Gateways share their proxies, the older Gateway's.";
 const ANOTHER_PORT: &str = "Give one of the listeners another port, or use HTTP or HTTPS for both.";
 const AUTHORITIES: &str = "Refer to a ConfigMap with a CA bundle in PEM in the key `ca.crt`.";
 const KEY_PAIR: &str = "Refer to a Secret with a certificate chain in `tls.crt` and its private key in `tls.key`, both in PEM. The message says what is wrong with the current one.";
@@ -236,9 +236,9 @@ reasons! {
                 "No hostname of the route matches the listener's hostname.",
                 "Compare `hostnames` of the route and `hostname` of the listener.";
             UNSUPPORTED_VALUE: false, "UnsupportedValue",
-                "The route uses something that is not supported or that Envoy would reject; then no part of it is served. Or the object cannot be \
-                 decoded, because a field has a value that this version does not know; then the version that was read last stays in force. The \
-                 message names the rule or the field.",
+                "Either the route uses something that is not supported or that Envoy would reject: no part of it is served. Or the object cannot be \
+                 decoded, because a field has a value that this version does not know: then the version that was read last stays in force, and the \
+                 message begins with `The object cannot be decoded`. The message names the rule or the field.",
                 "Fix the field that the message names, or install a version of Heliograph that supports it.";
             TOO_LARGE: false, "TooLarge",
                 "The route would need more space in route tables than a route or a namespace may use, or than the namespace's share of a table. Or the \
@@ -321,8 +321,8 @@ reasons! {
                 "The policy is in force, except where a more specific policy of its kind replaces it.",
                 "";
             INVALID: false, "Invalid",
-                "The policy has a field or a value that is unsupported or invalid; the message names the field by its path. No part of the policy is in force.",
-                "Fix or remove the field that the message names ([Policies](../policies.md)).";
+                "The policy has a field or a value that is unsupported or invalid; the message names the field by its path. No part of a BackendTrafficPolicy is then in force, and a less specific one applies. A SecurityPolicy closes its targets: requests get 500.",
+                "Fix or remove the field that the message names ([Policies](../policies.md)). No field of a SecurityPolicy is supported yet: delete the policy to open its targets.";
             CONFLICTED: false, "Conflicted",
                 "An older policy of the same kind has the same target and is in force there. The message names it.",
                 "Delete one of the policies, or give them different targets.";
@@ -341,7 +341,7 @@ reasons! {
                 "The policy is in force. The message has the number of proxies in the inventory that it selects.",
                 "";
             TARGET_NOT_FOUND: false, "TargetNotFound",
-                "Its `targetRef` is no Gateway in this namespace that Heliograph serves. No part of the policy is in force.",
+                "Its `targetRef` is neither a Gateway in this namespace that Heliograph serves with Envoys of its own, nor a GatewayClass whose shared Envoys run in this namespace. No part of the policy is in force.",
                 "Fix `targetRef`.";
             NOT_UNDERSTOOD: false, INVALID,
                 "The policy has an invalid field; the message names it. No part of the policy is in force. Unless the target is a GatewayClass, the ports of listeners that it names with `only` are served to no proxy.",
@@ -363,8 +363,8 @@ reasons! {
                 "All resources that the policy names exist.",
                 "";
             INVALID_OVERLAY: false, "InvalidOverlay",
-                "An overlay names a resource that does not exist, or cannot be applied to it. The other rules of the policy are in force.",
-                "Compare the overlay with the resource that `helio translate` prints.";
+                "An overlay names a resource that does not exist, or cannot be applied to it. Its clients are served the resource without the overlay, even if it was meant to deny access. The other rules of the policy are in force.",
+                "Compare the overlay with the resource that `helio translate` prints. In a cluster: `helio snapshot show NAMESPACE/NAME -o yaml`.";
         }
     }
 }
