@@ -97,7 +97,7 @@ impl<T> WatchedFiles<T> {
                 // before and the second from after.
                 let lasts = checks.fault.as_ref() == Some(&fault);
                 if lasts && checks.log.failed(&fault) {
-                    tracing::warn!(%fault, "{} cannot be used; the previous content stays in force", self.what);
+                    tracing::warn!(%fault, "{} cannot be used; the previous content stays in force until this program restarts", self.what);
                 }
                 checks.fault = Some(fault);
                 if lasts { RefreshOutcome::Bad } else { RefreshOutcome::Same }

@@ -71,7 +71,7 @@ async fn tokens_that_start_low_again_go_on_in_a_new_epoch(site: Site) {
     let (low, _way) = world.candidate(7).await;
     low.introduce(world.scene.all());
     let reason = low.until_ended().await;
-    assert!(reason.contains("`helio store adopt` lets this one go on"), "{reason}");
+    assert!(reason.contains("`helio store adopt` lets this one continue"), "{reason}");
     world.settle().await;
 
     let store = world.leader.store.clone();

@@ -166,7 +166,7 @@ impl Translator {
                 Ok(TermEnd::Stopped) => return Ok(()),
                 Ok(TermEnd::Lost) => {}
                 Err(TermError::Fenced(error)) => {
-                    tracing::error!("gives up leadership: {error}");
+                    tracing::error!("this translator gives up the lead: {error}");
                     resign.resign();
                     tokio::select! {
                         () = stop.cancelled() => return Ok(()),

@@ -6,7 +6,10 @@ use heliograph_shared::open_files;
 pub fn allow_open_files(args: &LoadArgs) {
     let limit = open_files::raise();
     match limit {
-        Some(limit) => tracing::info!(open_files = limit, "the limit of open files"),
+        Some(limit) => tracing::info!(
+            open_files = limit,
+            "the soft limit of open files is as high as the hard limit allows"
+        ),
         None => tracing::info!("there is no limit of open files"),
     }
     if let Some(warning) = too_few(limit, args.max_streams) {

@@ -57,7 +57,7 @@ impl Logging {
         let is_other = level != self.0.configured || end.is_some();
         *change = is_other.then(|| Change { level: level.to_owned(), end });
         drop(change);
-        tracing::info!("logging {self}");
+        tracing::info!("the log level is now: {self}");
         Ok(())
     }
 
@@ -79,7 +79,7 @@ impl Logging {
             let _ = self.0.filter.reload(filter);
             *change = None;
             drop(change);
-            tracing::info!("logging {self}");
+            tracing::info!("the log level is now: {self}");
         }
     }
 

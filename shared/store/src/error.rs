@@ -6,7 +6,7 @@ use heliograph_snapshot::{FleetName, Head};
 pub enum StoreError {
     #[error(
         "a newer term has begun: this translator's is {ours}, the store's is {theirs}. If no other translator runs, \
-         as after an etcd restore or a move to another cluster, `helio store adopt` lets this one go on"
+         as after an etcd restore or a move to another cluster, `helio store adopt` lets this one continue"
     )]
     Fenced { ours: Term, theirs: Term },
     #[error("{fleet}: the head is {}, not {} as expected", or_none(found), or_none(expected))]

@@ -281,7 +281,7 @@ fn publish(
         }
         (Some(before), Some(lead)) if before.fence != lead.fence => {
             metrics.leads(true);
-            tracing::warn!(fence = %lead.fence, "leads again, after another translator led in between");
+            tracing::warn!(fence = %lead.fence, "this translator leads again; another one led in between");
         }
         (Some(lead), None) => {
             metrics.leads(false);

@@ -349,7 +349,7 @@ impl LoadScheduler {
                 fleet = %name,
                 head = %record.head,
                 %error,
-                "the newest snapshot cannot be loaded: the previous one stays in use, and loading is retried"
+                "the newest snapshot cannot be loaded; the previous one, if there is one, stays in use, and loading is retried"
             );
         }
         self.retry(record, now + BACKOFF.spread(failures, jitter));
