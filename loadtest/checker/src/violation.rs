@@ -9,7 +9,7 @@ pub enum Violation {
     TwoContents { fleet: FleetName, head: Head, difference: String },
     #[error("{fleet}: {who} went back from {from} to {to} ({what})")]
     WentBack { who: Arc<str>, fleet: FleetName, what: String, from: Head, to: Head },
-    #[error("{fleet}: {who} was given {head}, which nobody published")]
+    #[error("{fleet}: {who} was given {head}, which no writer published")]
     NeverPublished { who: Arc<str>, fleet: FleetName, head: Head },
     #[error("{fleet}: {who} was given {head}, which the store had refused")]
     Refused { who: Arc<str>, fleet: FleetName, head: Head },

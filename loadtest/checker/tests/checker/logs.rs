@@ -250,7 +250,7 @@ fn a_head_that_nobody_published_is_found() {
     events.push(sent(9, &[(Listener, "http", 1)]));
     assert_eq!(
         in_words(events),
-        ["default/gateway: envoy was given 0.1.9, which nobody published"]
+        ["default/gateway: envoy was given 0.1.9, which no writer published"]
     );
 }
 

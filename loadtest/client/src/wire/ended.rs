@@ -23,7 +23,7 @@ pub enum Ended {
     Status { code: Code, message: String },
     #[error("the connection was lost: {0}")]
     Closed(String),
-    #[error("the server sent what is no discovery response: {0}")]
+    #[error("the server did not send a discovery response: {0}")]
     Unreadable(String),
     #[error("the client was told to")]
     Requested,

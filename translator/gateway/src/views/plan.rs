@@ -43,10 +43,10 @@ pub(crate) fn plan(reader: &Reader<'_>, fleet: &FleetName) -> Plan {
         let Some(AcceptedViewPolicy { decoded, withheld, .. }) = reader.view_policy(name) else {
             continue;
         };
-        // Nobody is of an audience that is not there.
-        let nobody: Arc<str> = format!("{name}/nobody").into();
+        // No client is of an audience that does not exist.
+        let none: Arc<str> = format!("{name}/none").into();
         for port in withheld {
-            only.entry(*port).or_default().insert(nobody.clone());
+            only.entry(*port).or_default().insert(none.clone());
         }
         let Ok(ViewRules { audience, rules }) = decoded else { continue };
         let chosen: Arc<str> = name.to_string().into();
