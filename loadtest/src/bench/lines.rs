@@ -191,4 +191,19 @@ pub(super) const LINES: &[Line] = &[
     plane(10, "writes of statuses", &[Figure::AttachWrites], Unit::Count),
     plane(10, "those among them that changed nothing", &[Figure::AttachIdleWrites], Unit::Count)
         .own(0.0),
+    plane(
+        13,
+        "memory of the translator with 1,000 routes, each with a Service and an EndpointSlice",
+        &[Figure::DirectoryMemory(1_000)],
+        Unit::Bytes,
+    ),
+    plane(13, "the same with 5,000 routes", &[Figure::DirectoryMemory(5_000)], Unit::Bytes),
+    plane(13, "the same with 20,000 routes", &[Figure::DirectoryMemory(20_000)], Unit::Bytes),
+    plane(
+        13,
+        "what a route adds to it, from 1,000 to 20,000 routes",
+        &[Figure::RouteMemory],
+        Unit::Bytes,
+    )
+    .own(15e3),
 ];

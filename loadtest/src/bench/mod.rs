@@ -58,7 +58,7 @@ pub enum BenchError {
     Busy(std::time::Duration),
     #[error("a proxy: {0}")]
     Proxy(String),
-    #[error("there is no row {0}: choose among 1 to 12")]
+    #[error("there is no row {0}: choose among 1 to 13")]
     Row(u8),
 }
 
@@ -139,6 +139,9 @@ pub enum Figure {
     ColdStart,
     /// Bytes, of the translator alone.
     TranslatorMemory,
+    /// The same over a directory with so many routes, each with a Service and an EndpointSlice; and what one more route adds.
+    DirectoryMemory(usize),
+    RouteMemory,
     /// While objects change all the time: seconds of CPU a minute, and the most bytes of memory.
     ChurnCpu,
     ChurnMemory,
@@ -221,7 +224,7 @@ impl Lane {
     pub const ALL: [Self; 2] = [Self::Distributor, Self::ControlPlane];
 
     fn has(self, row: u8) -> bool {
-        (self == Self::ControlPlane) == (6..=10).contains(&row)
+        (self == Self::ControlPlane) == matches!(row, 6..=10 | 13)
     }
 
     fn contenders(self) -> &'static [Contender] {

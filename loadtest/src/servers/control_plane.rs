@@ -9,7 +9,7 @@ use crate::security::Security;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// What makes xDS of the objects of a Kubernetes API, and serves it with mutual TLS.
@@ -19,7 +19,7 @@ pub(crate) enum ControlPlane {
     EnvoyGateway(Box<EnvoyGateway>),
 }
 
-/// Redis, a distributor and a translator.
+/// Redis, a distributor and a translator. Over a directory there is no distributor: nobody connects.
 #[derive(Debug)]
 pub(crate) struct Ours {
     translator: Program,
@@ -28,6 +28,13 @@ pub(crate) struct Ours {
     servers: Heliograph,
     store: StoreDriver,
     certificates: Certificates,
+}
+
+/// Where a translator reads objects.
+#[derive(Clone, Copy)]
+pub(crate) enum ObjectSource<'a> {
+    Api(&'a Kubernetes),
+    Directory(&'a Path),
 }
 
 /// What a GatewayClass of ours names.
@@ -80,20 +87,26 @@ impl ControlPlane {
 impl Ours {
     pub(crate) async fn start(
         programs: &Programs,
-        kubernetes: &Kubernetes,
+        source: ObjectSource<'_>,
         cpu: Option<usize>,
     ) -> Result<Self, ServersError> {
         let build = "build it with `cargo build --release -p heliograph-translator`";
         let path = programs.find("translator", "TRANSLATOR", build)?;
         let certificates = Certificates::make()?;
+        let (distributors, mut arguments) = match source {
+            ObjectSource::Api(kubernetes) => {
+                let file = kubernetes.kubeconfig().as_os_str();
+                let flags = ["--kubernetes", "--lease-namespace", "default", "--kubeconfig"];
+                (1, flags.map(OsStr::new).into_iter().chain([file]).collect::<Vec<_>>())
+            }
+            ObjectSource::Directory(directory) => {
+                (0, vec![OsStr::new("--dir"), directory.as_os_str()])
+            }
+        };
+        let tls = Some(&certificates);
         let (servers, store) =
-            Heliograph::start(programs, 1, cpu, Some(&certificates), Balance::default()).await?;
-        let arguments = vec![
-            OsStr::new("--kubernetes"),
-            OsStr::new("--kubeconfig"),
-            kubernetes.kubeconfig().as_os_str(),
-            OsStr::new("--lease-namespace"),
-            OsStr::new("default"),
+            Heliograph::start(programs, distributors, cpu, tls, Balance::default()).await?;
+        arguments.extend([
             OsStr::new("--store"),
             OsStr::new(servers.store()),
             OsStr::new("--store-keys"),
@@ -102,7 +115,7 @@ impl Ours {
             OsStr::new("127.0.0.1:0"),
             OsStr::new("--log-level"),
             OsStr::new("info"),
-        ];
+        ]);
         let start = Start { name: "translator", program: &path, arguments, cpu };
         let mut translator = Program::start(programs, start)?;
         let listens = |line: &str| address_in(line, "admin=");
@@ -110,7 +123,7 @@ impl Ours {
         Ok(Self { translator, admin, path, servers, store, certificates })
     }
 
-    /// When it knew all objects: from then on it can translate.
+    /// When it knew all objects: from then on it can translate. Over a directory, when all is published.
     pub(crate) async fn synced(&self, within: Duration) -> Result<Instant, ServersError> {
         let begun = Instant::now();
         while !super::heliograph::is_ready(self.admin).await {

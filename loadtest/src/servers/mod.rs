@@ -8,7 +8,7 @@ mod kubernetes;
 mod peer;
 mod program;
 
-pub(crate) use control_plane::{CONTROLLER_NAME as HELIOGRAPH, ControlPlane, Ours};
+pub(crate) use control_plane::{CONTROLLER_NAME as HELIOGRAPH, ControlPlane, ObjectSource, Ours};
 pub(crate) use envoy_gateway::{CONTROLLER_NAME as ENVOY_GATEWAY, EnvoyGateway};
 pub(crate) use kubernetes::Kubernetes;
 pub(crate) use program::{Program, Start};

@@ -1,8 +1,10 @@
 //! Ours and Envoy Gateway, each over a Kubernetes API of its own that holds the same objects: what a change costs until a
-//! proxy has it. The proxy is simulated, but where a request is to go through it.
+//! proxy has it. The proxy is simulated, but where a request is to go through it. The memory of our translator is also measured
+//! over directories.
 
 mod attach;
 mod churn;
+mod memory;
 mod objects;
 mod probe;
 mod proxy;
@@ -32,6 +34,8 @@ pub(super) enum Trial {
     Probe,
     /// Many routes at once: row 10.
     Attach,
+    /// The translator alone over directories of different sizes: row 13.
+    Memory,
 }
 
 /// How many times a change is made, in full.
@@ -41,7 +45,8 @@ const BURST: u32 = 10;
 const BURST_WITHIN: Duration = Duration::from_millis(90);
 
 impl Trial {
-    pub(super) const ALL: [Self; 4] = [Self::Attach, Self::Changes, Self::Gateways, Self::Probe];
+    pub(super) const ALL: [Self; 5] =
+        [Self::Attach, Self::Memory, Self::Changes, Self::Gateways, Self::Probe];
 
     pub(super) fn is_for(self, rows: &[u8]) -> bool {
         let own: &[u8] = match self {
@@ -49,6 +54,7 @@ impl Trial {
             Self::Gateways => &[6],
             Self::Probe => &[9],
             Self::Attach => &[10],
+            Self::Memory => &[13],
         };
         rows.is_empty() || rows.iter().any(|row| own.contains(row))
     }
@@ -59,12 +65,13 @@ impl Trial {
             Self::Gateways => "a change among 1,000 Gateways",
             Self::Probe => "3,000 routes one by one, through an Envoy",
             Self::Attach => "1,000 routes at once",
+            Self::Memory => "directories of 1,000, 5,000 and 20,000 routes",
         }
     }
 
     pub(super) fn contenders(self) -> &'static [Contender] {
         match self {
-            Self::Gateways => &[Contender::Ours],
+            Self::Gateways | Self::Memory => &[Contender::Ours],
             _ => &[Contender::Ours, Contender::EnvoyGateway],
         }
     }
@@ -85,6 +92,7 @@ impl Trial {
             Self::Gateways => gateways(bench, 1_000 / part, results).await,
             Self::Probe => probe::measure(bench, contender, bench.probes / part, results).await,
             Self::Attach => attach::measure(bench, contender, 1_000 / part, results).await,
+            Self::Memory => memory::measure(bench, contender, part, results).await,
         }
     }
 }

@@ -1,4 +1,5 @@
-//! What the API holds: applications with a Service, its endpoints and a route with a host of its own, all on one Gateway.
+//! What the API or a directory holds: applications with a Service, its endpoints and a route with a host of its own, all on
+//! one Gateway.
 
 use serde_json::{Value, json};
 use std::net::Ipv4Addr;
@@ -24,6 +25,9 @@ pub(super) enum Backend {
     /// One that answers, for all.
     Real(Ipv4Addr, u16),
 }
+
+/// Between the documents of a file.
+const SEPARATOR: &str = "\n---\n";
 
 type Object = (String, Value);
 
@@ -62,26 +66,32 @@ impl App {
             Backend::Real(_, port) => port,
         };
         let service = json!({
+            "apiVersion": "v1", "kind": "Service",
             "metadata": { "name": name },
             "spec": { "ports": [{ "name": "http", "port": 80, "targetPort": port }] },
         });
         let slice = json!({
+            "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
             "metadata": { "name": name, "labels": { "kubernetes.io/service-name": name } },
             "addressType": "IPv4",
-            "endpoints": self.endpoints(backend),
+            "endpoints": self.endpoints(&[backend]),
             "ports": [{ "name": "http", "port": port, "protocol": "TCP" }],
         });
         [(format!("/api/v1/namespaces/{namespace}/services"), service), (self.slices(), slice)]
     }
 
-    fn endpoints(self, backend: Backend) -> Value {
-        json!([{ "addresses": [self.address(backend)], "conditions": { "ready": true } }])
+    fn endpoints(self, backends: &[Backend]) -> Value {
+        let endpoint = |backend: &Backend| {
+            let address = self.address(*backend);
+            json!({ "addresses": [address], "conditions": { "ready": true } })
+        };
+        backends.iter().map(endpoint).collect()
     }
 
     /// The endpoints moved: where, and to what.
     pub(super) fn moved(self, backend: Backend) -> Object {
         let path = format!("{}/{}", self.slices(), self.name());
-        (path, json!({ "endpoints": self.endpoints(backend) }))
+        (path, json!({ "endpoints": self.endpoints(&[backend]) }))
     }
 
     fn slices(self) -> String {
@@ -108,6 +118,15 @@ impl App {
 
     pub(super) fn routes(self) -> String {
         format!("{GATEWAY_API}/namespaces/{}/httproutes", self.namespace())
+    }
+
+    /// A file with its Service, two endpoints and its route, all in this namespace.
+    pub(super) fn manifests(self, namespace: &str) -> String {
+        let [service, mut slice] = self.service(Backend::Imagined(0));
+        slice.1["endpoints"] = self.endpoints(&[Backend::Imagined(0), Backend::Imagined(1)]);
+        let mut route = self.route(GATEWAY, self);
+        route.1["spec"]["rules"][0]["backendRefs"][0]["namespace"] = namespace.into();
+        [service, slice, route].map(|object| document(object, namespace)).join(SEPARATOR)
     }
 }
 
@@ -148,6 +167,18 @@ pub(super) fn gateway(name: &str, port: u16) -> Object {
         }] },
     });
     (gateways(), gateway)
+}
+
+/// A file with the class and the Gateway of all routes.
+pub(super) fn gateway_manifests(controller_name: &str, port: u16) -> String {
+    let (_, class) = class(controller_name);
+    [class.to_string(), document(gateway(GATEWAY, port), NAMESPACE)].join(SEPARATOR)
+}
+
+/// An object as a document of a file. In a request, the path has its namespace.
+fn document((_, mut object): Object, namespace: &str) -> String {
+    object["metadata"]["namespace"] = namespace.into();
+    object.to_string()
 }
 
 pub(super) fn fleet(gateway: &str) -> String {

@@ -1,7 +1,9 @@
 use super::objects::{self, App, Backend, GATEWAY};
 use super::proxy::Proxy;
 use crate::bench::{Bench, BenchError, Contender};
-use crate::servers::{ControlPlane, ENVOY_GATEWAY, EnvoyGateway, HELIOGRAPH, Kubernetes, Ours};
+use crate::servers::{
+    ControlPlane, ENVOY_GATEWAY, EnvoyGateway, HELIOGRAPH, Kubernetes, ObjectSource, Ours,
+};
 use heliograph_report::{Sample, Sampler};
 use heliograph_snapshot::ResourceType;
 use std::time::{Duration, Instant};
@@ -45,7 +47,7 @@ pub(super) struct Cost {
 /// Long enough for the slowest; nothing waits for it but one that hangs.
 pub(super) const CONTROL_PLANE_TIMEOUT: Duration = Duration::from_secs(600);
 /// A control plane that used less than this part of a core for so long has nothing left to do.
-const QUIET: f64 = 0.1;
+pub(super) const QUIET: f64 = 0.1;
 const QUIET_FOR: Duration = Duration::from_secs(3);
 /// Between two changes.
 const CALM_FOR: Duration = Duration::from_millis(500);
@@ -91,7 +93,7 @@ impl Testbed {
             let started = EnvoyGateway::start(programs, &kubernetes, cpu).await?;
             ControlPlane::EnvoyGateway(Box::new(started))
         } else {
-            let started = Ours::start(programs, &kubernetes, cpu).await?;
+            let started = Ours::start(programs, ObjectSource::Api(&kubernetes), cpu).await?;
             ControlPlane::Heliograph(Box::new(started))
         };
         let sampler = Sampler::pids(plane.pids());
