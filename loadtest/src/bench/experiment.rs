@@ -95,11 +95,11 @@ impl Experiment {
     pub(super) fn contenders(self) -> &'static [Contender] {
         match self {
             Self::Many | Self::Large | Self::Full | Self::Survival => {
-                &[Contender::Ours, Contender::Snapshot, Contender::Linear]
+                &[Contender::Ours, Contender::Before, Contender::Snapshot, Contender::Linear]
             }
             Self::PerClient => &[Contender::PerClient],
             Self::Empty | Self::EmptyTls | Self::EmptyRealNode | Self::ReconnectWhole => {
-                &[Contender::Ours, Contender::Snapshot]
+                &[Contender::Ours, Contender::Before, Contender::Snapshot]
             }
         }
     }
@@ -127,7 +127,7 @@ impl Experiment {
             results.add_note(format!("{prefix}: {doubt}"));
         }
         let Finished { report, .. } = started.run.finish().await;
-        results.versions.extend(report.versions);
+        results.add_versions(contender, report.versions);
         for (kind, count) in report.figures.errors.iter() {
             results.add_note(format!("{prefix}: {count} errors of the kind {kind}"));
         }
@@ -175,7 +175,8 @@ impl Experiment {
             about: self.name().to_owned(),
             text: String::new(),
         };
-        let (programs, cpu, tls) = (&bench.programs, bench.server_cpu, self == Self::EmptyTls);
+        let (programs, cpu) = (bench.programs_of(contender), bench.server_cpu);
+        let tls = self == Self::EmptyTls;
         let target =
             Target::launch(contender.launch(), 1, programs, cpu, tls, Balance::default()).await?;
         // Some more, for those who come during a push.

@@ -27,6 +27,8 @@ use tokio_util::sync::CancellationToken;
 #[derive(Clone, Debug)]
 pub struct Bench {
     pub programs: Programs,
+    /// Those of another build, which is measured in turn with this one.
+    pub before: Option<Programs>,
     /// Rows by number; all if there are none.
     pub rows: Vec<u8>,
     pub rounds: usize,
@@ -81,6 +83,8 @@ pub enum Lane {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Contender {
     Ours,
+    /// Ours, as another build has it.
+    Before,
     Snapshot,
     Linear,
     PerClient,
@@ -171,14 +175,14 @@ pub struct Results {
     figures: BTreeMap<(Figure, Contender), Vec<f64>>,
     /// What to know before the figures are believed.
     notes: Vec<String>,
-    pub(crate) versions: BTreeMap<String, String>,
+    versions: BTreeMap<String, String>,
 }
 
 impl Contender {
     fn launch(self) -> Launch {
         match self {
             // The latter is not launched with clients of its own.
-            Self::Ours | Self::EnvoyGateway => Launch::Heliograph,
+            Self::Ours | Self::Before | Self::EnvoyGateway => Launch::Heliograph,
             Self::Snapshot => Launch::SnapshotCache,
             Self::Linear => Launch::LinearCache,
             Self::PerClient => Launch::SnapshotCachePerClient,
@@ -188,6 +192,7 @@ impl Contender {
     fn name(self) -> &'static str {
         match self {
             Self::Ours => "heliograph",
+            Self::Before => "heliograph, before",
             Self::Snapshot => "SnapshotCache",
             Self::Linear => "LinearCache",
             Self::PerClient => "SnapshotCache, one per client",
@@ -212,6 +217,13 @@ impl Results {
         }
     }
 
+    /// What the programs of a contender say of themselves. Another build of ours has no line of its own.
+    fn add_versions(&mut self, contender: Contender, versions: BTreeMap<String, String>) {
+        if contender != Contender::Before {
+            self.versions.extend(versions);
+        }
+    }
+
     /// Something to know of an experiment with a contender.
     fn add_note(&mut self, note: String) {
         if !self.notes.contains(&note) {
@@ -229,10 +241,14 @@ impl Lane {
 
     fn contenders(self) -> &'static [Contender] {
         match self {
-            Self::Distributor => {
-                &[Contender::Ours, Contender::Snapshot, Contender::Linear, Contender::PerClient]
-            }
-            Self::ControlPlane => &[Contender::Ours, Contender::EnvoyGateway],
+            Self::Distributor => &[
+                Contender::Ours,
+                Contender::Before,
+                Contender::Snapshot,
+                Contender::Linear,
+                Contender::PerClient,
+            ],
+            Self::ControlPlane => &[Contender::Ours, Contender::Before, Contender::EnvoyGateway],
         }
     }
 }
@@ -307,8 +323,17 @@ impl Bench {
 
     /// Those that there are here.
     fn present(&self, contenders: &'static [Contender]) -> impl Iterator<Item = Contender> {
-        let alone = self.without_peers;
-        contenders.iter().copied().filter(move |it| !alone || *it == Contender::Ours)
+        contenders.iter().copied().filter(move |contender| match contender {
+            Contender::Ours => true,
+            Contender::Before => self.before.is_some(),
+            _ => !self.without_peers,
+        })
+    }
+
+    /// Where the programs of a contender are.
+    fn programs_of(&self, contender: Contender) -> &Programs {
+        let other = self.before.as_ref().filter(|_| contender == Contender::Before);
+        other.unwrap_or(&self.programs)
     }
 }
 

@@ -10,6 +10,8 @@ pub struct ResultsTable {
     results: Results,
     rows: Vec<u8>,
     brief: bool,
+    /// Whether another build was measured, which has a column of its own then.
+    with_before: bool,
     rounds: usize,
     machine: Machine,
 }
@@ -28,8 +30,8 @@ enum TargetStatus {
 impl ResultsTable {
     pub(super) fn new(results: Results, lane: Lane, bench: &Bench) -> Self {
         let Bench { rows, brief, rounds, .. } = bench;
-        let (rows, machine) = (rows.clone(), Machine::here());
-        Self { lane, results, rows, brief: *brief, rounds: *rounds, machine }
+        let (rows, machine, with_before) = (rows.clone(), Machine::here(), bench.before.is_some());
+        Self { lane, results, rows, brief: *brief, with_before, rounds: *rounds, machine }
     }
 
     pub fn markdown(&self) -> String {
@@ -39,15 +41,17 @@ impl ResultsTable {
                 "A brief run, with a tenth of everything: the figures are not comparable.\n\n",
             );
         }
-        let contenders = self.lane.contenders();
-        let names: Vec<_> = contenders.iter().map(|contender| short(*contender)).collect();
+        let contenders: Vec<_> = self.contenders().collect();
+        let mut names: Vec<_> = contenders.iter().map(|contender| short(*contender)).collect();
+        names.extend(self.with_before.then_some("over before"));
         // Writing to a string cannot fail.
         let _ = writeln!(text, "| # | what | {} | ratio | target | |", names.join(" | "));
-        let _ = writeln!(text, "|{}", " --- |".repeat(contenders.len() + 5));
+        let _ = writeln!(text, "|{}", " --- |".repeat(names.len() + 5));
         for line in self.lines() {
             let values = contenders.iter().map(|it| shown_value(line, self.value(line, *it)));
-            let values = values.collect::<Vec<_>>().join(" | ");
-            let ratio = self.ratio(line).map_or_else(|| "–".to_owned(), significant);
+            let over_before = self.with_before.then(|| shown_ratio(self.over_before(line)));
+            let values = values.chain(over_before).collect::<Vec<_>>().join(" | ");
+            let ratio = shown_ratio(self.ratio(line));
             let target = match line.target {
                 Target::AtMost(most) => format!("{most} × {}", peer(line)),
                 Target::AtLeast(least) => format!("at least {least} × {}", peer(line)),
@@ -80,6 +84,11 @@ impl ResultsTable {
         LINES.iter().filter(move |line| self.lane.has(line.row) && asked(line.row))
     }
 
+    fn contenders(&self) -> impl Iterator<Item = Contender> {
+        let all = self.lane.contenders().iter().copied();
+        all.filter(move |contender| self.with_before || *contender != Contender::Before)
+    }
+
     fn circumstances(&self) -> String {
         let Machine { cpu, cores, memory, kernel } = &self.machine;
         let mut text = format!(
@@ -107,14 +116,22 @@ impl ResultsTable {
         let mut values =
             line.figures.iter().filter_map(|figure| self.results.get(*figure, contender));
         match contender {
-            Contender::Ours => values.next(),
+            Contender::Ours | Contender::Before => values.next(),
             _ => values.min_by(f64::total_cmp),
         }
     }
 
     fn ratio(&self, line: &Line) -> Option<f64> {
-        let peer = self.value(line, line.peer?)?;
-        let ratio = self.value(line, Contender::Ours)? / peer;
+        self.over(line, line.peer?)
+    }
+
+    fn over_before(&self, line: &Line) -> Option<f64> {
+        self.over(line, Contender::Before)
+    }
+
+    /// Ours over what another has.
+    fn over(&self, line: &Line, other: Contender) -> Option<f64> {
+        let ratio = self.value(line, Contender::Ours)? / self.value(line, other)?;
         ratio.is_finite().then_some(ratio)
     }
 
@@ -141,6 +158,7 @@ fn peer(line: &Line) -> &'static str {
 fn short(contender: Contender) -> &'static str {
     match contender {
         Contender::Ours => "ours",
+        Contender::Before => "before",
         Contender::Snapshot => "SC",
         Contender::Linear => "LC",
         Contender::PerClient => "SC per client",
@@ -160,6 +178,10 @@ fn shown_value(line: &Line, value: Option<f64>) -> String {
         Unit::Times => format!("{value:.2} ×"),
         Unit::Count => format!("{value:.0}"),
     }
+}
+
+fn shown_ratio(ratio: Option<f64>) -> String {
+    ratio.map_or_else(|| "–".to_owned(), significant)
 }
 
 /// With two digits that say something.
@@ -183,6 +205,7 @@ mod tests {
             results,
             rows,
             brief,
+            with_before: false,
             rounds: 1,
             machine: Machine::here(),
         }
@@ -220,6 +243,23 @@ mod tests {
         // One is missed, and of the others with a target all but two are not measured.
         let targets = table.lines().filter(|line| !matches!(line.target, Target::None)).count();
         assert_eq!(table.missed(), targets - 2);
+    }
+
+    #[test]
+    fn another_build_has_a_column_and_its_ratio() {
+        let mut table = table(&[1], false);
+        table.with_before = true;
+        let found = vec![(Figure::Memory(Amount::Thousand), 25e3)];
+        table.results.add(Contender::Before, found);
+        let text = table.markdown();
+        assert!(text.starts_with(
+            "| # | what | ours | before | SC | LC | SC per client | over before | ratio | target | |\n| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n"
+        ));
+        let first = text.lines().nth(2).unwrap();
+        assert_eq!(
+            first,
+            "| 1 | idle memory a stream, 1,000 clusters and endpoints | 20.0 KB | 25.0 KB | 300.0 KB | – | – | 0.80 | 0.067 | 0.08 × SC | reached |"
+        );
     }
 
     #[test]

@@ -23,6 +23,9 @@ pub(super) struct BenchArgs {
     /// Measure only Heliograph, for example where Go is missing to build the others
     #[arg(long)]
     without_peers: bool,
+    /// Directory with the distributor and the translator of another build, to measure it in turn with this one
+    #[arg(long, value_name = "DIR")]
+    before: Option<PathBuf>,
     /// Duration of continuous changes, in row 8
     #[arg(long, value_name = "DURATION", default_value = "15m")]
     churn: Span,
@@ -53,8 +56,11 @@ impl BenchArgs {
         } else {
             complain("note: there is one CPU, so servers and clients share it");
         }
+        let programs = Programs::here()?;
+        let before = self.before.map(|folder| programs.of_build(&folder)).transpose()?;
         let bench = Bench {
-            programs: Programs::here()?,
+            programs,
+            before,
             rows: self.rows,
             rounds: self.rounds.into(),
             brief: self.brief,

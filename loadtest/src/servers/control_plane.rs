@@ -91,7 +91,7 @@ impl Ours {
         cpu: Option<usize>,
     ) -> Result<Self, ServersError> {
         let build = "build it with `cargo build --release -p heliograph-translator`";
-        let path = programs.find("translator", "TRANSLATOR", build)?;
+        let path = programs.find_own("translator", "TRANSLATOR", build)?;
         let certificates = Certificates::make()?;
         let (distributors, mut arguments) = match source {
             ObjectSource::Api(kubernetes) => {

@@ -64,7 +64,7 @@ impl Heliograph {
         balance: Balance,
     ) -> Result<(Self, StoreDriver), ServersError> {
         let build = "build it with `cargo build --release -p heliograph-distributor`";
-        let distributor = programs.find("distributor", "DISTRIBUTOR", build)?;
+        let distributor = programs.find_own("distributor", "DISTRIBUTOR", build)?;
         let install = "install Redis 7 or newer, or take that of `scripts/tools redis-server`";
         let redis_server = programs.find("redis-server", "REDIS_SERVER", install)?;
         let prepare = |cause| ServersError::Prepare { path: std::env::temp_dir(), cause };

@@ -65,6 +65,8 @@ pub enum ServersError {
         "there is no {name} beside loadtest or on the PATH: {advice}, or set {variable} to its path"
     )]
     Missing { name: String, variable: &'static str, advice: &'static str },
+    #[error("there is no {name} in {}: build both programs of that version, with `cargo build --release -p heliograph-distributor -p heliograph-translator`", folder.display())]
+    Incomplete { name: &'static str, folder: PathBuf },
     #[error("cannot start {name}: {cause}")]
     Start { name: String, cause: std::io::Error },
     #[error("{name} has ended; the last that it said: {line}")]

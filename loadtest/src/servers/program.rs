@@ -16,6 +16,8 @@ use tokio::sync::watch;
 pub struct Programs {
     /// This harness: it starts the others.
     loadtest: PathBuf,
+    /// The folder of the project's own programs, if it is that of another build.
+    own: Option<PathBuf>,
 }
 
 /// A program that runs until this is dropped.
@@ -49,6 +51,8 @@ struct Log {
     changed: watch::Sender<()>,
 }
 
+/// The project's programs that the harness starts.
+const OWN: [&str; 2] = ["distributor", "translator"];
 const KEPT: usize = 100;
 /// For what takes moments; a busy machine gets time.
 const STARTUP_TIMEOUT: Duration = Duration::from_secs(30);
@@ -63,7 +67,28 @@ impl Programs {
 
     /// `loadtest` is the path of the harness.
     pub fn of(loadtest: impl Into<PathBuf>) -> Self {
-        Self { loadtest: loadtest.into() }
+        Self { loadtest: loadtest.into(), own: None }
+    }
+
+    /// The same harness with the distributor and the translator of a folder.
+    pub fn of_build(&self, folder: &Path) -> Result<Self, ServersError> {
+        if let Some(name) = OWN.into_iter().find(|name| !folder.join(name).is_file()) {
+            return Err(ServersError::Incomplete { name, folder: folder.to_owned() });
+        }
+        Ok(Self { own: Some(folder.to_owned()), ..self.clone() })
+    }
+
+    /// One of the project's programs: where [`Programs::find`] finds it, unless they are those of another build.
+    pub(crate) fn find_own(
+        &self,
+        name: &str,
+        variable: &'static str,
+        advice: &'static str,
+    ) -> Result<PathBuf, ServersError> {
+        match &self.own {
+            Some(folder) => Ok(folder.join(name)),
+            None => self.find(name, variable, advice),
+        }
     }
 
     /// Looked for where the variable says, beside the harness, and on the path.

@@ -23,7 +23,7 @@ pub(super) async fn measure(
 ) -> Result<(), BenchError> {
     let mut points = Vec::new();
     for routes in ROUTES {
-        let memory = memory(bench, routes / part).await? as f64;
+        let memory = memory(bench, contender, routes / part).await? as f64;
         results.add(contender, vec![(Figure::DirectoryMemory(routes), memory)]);
         points.push(((routes / part) as f64, memory));
     }
@@ -35,12 +35,12 @@ pub(super) async fn measure(
 }
 
 /// In bytes.
-async fn memory(bench: &Bench, routes: usize) -> Result<u64, BenchError> {
+async fn memory(bench: &Bench, contender: Contender, routes: usize) -> Result<u64, BenchError> {
     let failed = |cause| ServersError::Prepare { path: std::env::temp_dir(), cause };
     let directory = tempfile::Builder::new().prefix("loadtest-").tempdir().map_err(failed)?;
     fill(directory.path(), routes)?;
     let source = ObjectSource::Directory(directory.path());
-    let ours = Ours::start(&bench.programs, source, bench.server_cpu).await?;
+    let ours = Ours::start(bench.programs_of(contender), source, bench.server_cpu).await?;
     ours.synced(CONTROL_PLANE_TIMEOUT).await?;
     let mut sampler = Sampler::pids(ours.translator_pid());
     let window = if bench.brief { IDLE_FOR / 10 } else { IDLE_FOR };

@@ -28,7 +28,7 @@ use testbed::{CONTROL_PLANE_TIMEOUT, Testbed, World};
 pub(super) enum Trial {
     /// Routes and endpoints change among 5,000, and then all the time: rows 6, 7 and 8.
     Changes,
-    /// Many Gateways, one of which is changed: row 6, ours only.
+    /// Many Gateways, one of which is changed: row 6, without Envoy Gateway.
     Gateways,
     /// Requests through an Envoy: row 9.
     Probe,
@@ -71,8 +71,8 @@ impl Trial {
 
     pub(super) fn contenders(self) -> &'static [Contender] {
         match self {
-            Self::Gateways | Self::Memory => &[Contender::Ours],
-            _ => &[Contender::Ours, Contender::EnvoyGateway],
+            Self::Gateways | Self::Memory => &[Contender::Ours, Contender::Before],
+            _ => &[Contender::Ours, Contender::Before, Contender::EnvoyGateway],
         }
     }
 
@@ -89,7 +89,7 @@ impl Trial {
                 let churn = bench.churn / part as u32;
                 Changes { bench, contender, apps, count, churn, results }.measure().await
             }
-            Self::Gateways => gateways(bench, 1_000 / part, results).await,
+            Self::Gateways => gateways(bench, contender, 1_000 / part, results).await,
             Self::Probe => probe::measure(bench, contender, bench.probes / part, results).await,
             Self::Attach => attach::measure(bench, contender, 1_000 / part, results).await,
             Self::Memory => memory::measure(bench, contender, part, results).await,
@@ -138,7 +138,7 @@ impl Changes<'_> {
         self.record(vec![(Figure::ChurnCpu, cpu), (Figure::ChurnMemory, memory)]);
         self.results.add_note(format!("row 8 lasted {:?}", self.churn));
         self.memory(&testbed)?;
-        self.results.versions.extend(testbed.plane.versions().await);
+        self.results.add_versions(self.contender, testbed.plane.versions().await);
         Ok(())
     }
 
@@ -247,9 +247,14 @@ async fn burst(testbed: &mut Testbed, proxy: &Proxy) -> Result<f64, BenchError> 
 }
 
 /// How many fleets are published when a route of one of many Gateways changes.
-async fn gateways(bench: &Bench, count: usize, results: &mut Results) -> Result<(), BenchError> {
+async fn gateways(
+    bench: &Bench,
+    contender: Contender,
+    count: usize,
+    results: &mut Results,
+) -> Result<(), BenchError> {
     const ROUTES: usize = 10;
-    let mut testbed = Testbed::start(bench, Contender::Ours, World::imagined(0, 0)).await?;
+    let mut testbed = Testbed::start(bench, contender, World::imagined(0, 0)).await?;
     testbed.kubernetes.create_all(objects::namespaces_of_apps(count * ROUTES)).await?;
     let name = |gateway: usize| format!("gateway-{gateway}");
     let gateways = (0..count).map(|gateway| objects::gateway(&name(gateway), 10_080));
@@ -276,6 +281,6 @@ async fn gateways(bench: &Bench, count: usize, results: &mut Results) -> Result<
             touched.insert(record.fleet.clone());
         }
     }
-    results.add(Contender::Ours, vec![(Figure::TouchedFleets, touched.len() as f64)]);
+    results.add(contender, vec![(Figure::TouchedFleets, touched.len() as f64)]);
     Ok(())
 }

@@ -88,7 +88,7 @@ impl Testbed {
         contender: Contender,
         apps: usize,
     ) -> Result<Self, BenchError> {
-        let (programs, cpu) = (&bench.programs, bench.server_cpu);
+        let (programs, cpu) = (bench.programs_of(contender), bench.server_cpu);
         let plane = if contender == Contender::EnvoyGateway {
             let started = EnvoyGateway::start(programs, &kubernetes, cpu).await?;
             ControlPlane::EnvoyGateway(Box::new(started))
