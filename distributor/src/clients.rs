@@ -1,4 +1,4 @@
-//! The open streams, for people who look for one of them.
+//! An index of the open streams, for pages.
 
 use crate::identity::Caller;
 use crate::view::{ClassHandle, ClientInfo};

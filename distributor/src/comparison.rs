@@ -1,7 +1,7 @@
 //! Whether this replica is behind the store.
 //!
-//! A client that connects again may have been served something newer by another replica. Versions are hashes and carry
-//! no order, so only a look at the heads tells, and the store's are newer than all that any replica served.
+//! A client that connects again may have been served something newer by another replica. Versions are hashes and have no
+//! order, so only heads can be compared; the store's are at least as new as those that any replica served.
 
 use crate::feed::{Fleet, Fleets};
 use heliograph_snapshot::Head;

@@ -1,4 +1,4 @@
-//! From the store to the streams.
+//! Passes snapshots from the store to the streams.
 
 mod budget;
 mod registry;

@@ -1,11 +1,11 @@
 //! Serves snapshots to Envoy proxies over ADS.
 //!
-//! The way of the data: `feed` receives new snapshots and swaps them in, `view` is a snapshot as one
-//! class of clients sees it, the session of `heliograph-distributor-protocol` decides what a client is sent, and
-//! `server` carries it. What clients answer is summed up in `acks`, and reported to the store. `comparison` asks the
-//! store whether a client that comes from another replica is ahead of this one. Who a client is and what it may read is
-//! decided in `identity`; `tls` makes its connection safe. `load` decides how much clients may ask of this replica, and
-//! how long they stay. `clients` knows every stream, for the `pages` of the admin port.
+//! The way of the data: `feed` receives new snapshots and swaps them in, `view` derives the snapshot that one class of
+//! clients sees, the session of `heliograph-distributor-protocol` decides what a client is sent, and `server` sends it.
+//! `acks` sums up the answers of clients, and reports them to the store. `comparison` asks the store whether a client
+//! that comes from another replica is ahead of this one. `identity` authenticates clients and decides which fleets they
+//! may read; `tls` makes the handshake. `load` limits requests and connections, and decides when a client must reconnect
+//! elsewhere. `clients` is an index of all streams, for the `pages` of the admin port.
 
 mod acks;
 mod app;

@@ -1,4 +1,4 @@
-//! How often the log says what clients can cause as often as they like.
+//! Limits log lines that clients can cause.
 
 use heliograph_snapshot::FleetName;
 use parking_lot::Mutex;

@@ -1,5 +1,5 @@
-//! Golden files of what commands print: `tests/golden/COMMAND/CASE.yaml` is what programs answered, `CASE.txt` and
-//! `CASE.json` are what is made of it. `UPDATE_GOLDEN=1` rewrites the latter.
+//! Golden files of what commands print: `tests/golden/COMMAND/CASE.yaml` has the answers of programs, `CASE.txt` and
+//! `CASE.json` the output for them. `UPDATE_GOLDEN=1` rewrites the latter.
 
 use crate::sources::{Answers, Silent};
 use serde::Deserialize;

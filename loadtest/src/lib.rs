@@ -1,9 +1,9 @@
 //! Load-test any xDS server with simulated fleets of Envoys.
 //!
-//! A [`scenario`] says what happens, a [`population`] who the clients are, a [`workload`] what the servers serve; a
-//! driver ([`drive`]) tells the [`servers`] of changes. Clients live in processes of their own ([`worker`]), and a
-//! [`run`] is the whole: it gives the orders, gathers the figures and ends in a report. [`play`] takes the steps of a
-//! scenario in a run.
+//! A [`scenario`] has the steps, a [`population`] the clients, a [`workload`] the resources that the servers serve; a
+//! driver ([`drive`]) passes changes to the [`servers`]. Clients run in processes of their own ([`worker`]), and a
+//! [`run`] coordinates all: it sends orders to workers, collects the figures and writes a report. [`play`] takes the
+//! steps of a scenario in a run.
 
 pub mod bench;
 pub mod commands;

@@ -1,4 +1,4 @@
-//! How clients show who they are and know whom they speak to, as files.
+//! The credentials of clients, and the CA bundle by which they verify servers, as files.
 
 use anyhow::{Context, bail};
 use heliograph_client::Server;

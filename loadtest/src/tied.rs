@@ -1,4 +1,4 @@
-//! How the harness starts programs: tied to it, so that none outlives it, however it ends.
+//! Starts programs that end with the harness, however it ends.
 
 use anyhow::{Context, bail};
 use heliograph_shared::open_files;

@@ -1,4 +1,4 @@
-//! Durations in flags, as people write them: `500ms`, `10s`, `5m`, `1h`.
+//! Durations in flags: `500ms`, `10s`, `5m`, `1h`.
 
 use std::time::Duration;
 

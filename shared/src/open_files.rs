@@ -1,4 +1,4 @@
-//! How many files and connections a process may have open at once.
+//! The limit of files and connections that a process may have open at once.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 

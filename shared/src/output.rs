@@ -1,4 +1,5 @@
-//! What a command prints: its result on stdout, the rest on stderr. `print!` and `eprintln!` panic when nobody reads it.
+//! The output of a command: its result on stdout, the rest on stderr. `print!` and `eprintln!` panic when the reader has
+//! closed the pipe.
 
 use std::io::{self, Write};
 

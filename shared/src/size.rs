@@ -1,4 +1,4 @@
-//! Sizes in flags, as people write them: `512KiB`, `256MiB`, `2GiB`.
+//! Sizes in flags: `512KiB`, `256MiB`, `2GiB`.
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("write a number and KiB, MiB or GiB, as in 256MiB")]

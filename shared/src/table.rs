@@ -1,4 +1,4 @@
-//! Tables for people.
+//! Tables for terminals.
 
 use std::borrow::Cow;
 use std::fmt::Write;

@@ -1,4 +1,4 @@
-//! Reads what the proxies answered to what was published from the store, and shows it.
+//! Reads the proxies' answers from the store, and has the page that shows them.
 
 use crate::feedback::{Feedback, FleetFeedback, ReplicaFeedback};
 use crate::report::Report;

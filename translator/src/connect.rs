@@ -1,4 +1,4 @@
-//! The way to a Kubernetes API.
+//! Connects to a Kubernetes API.
 
 use crate::kubeconfig::{Access, KubeconfigError};
 use axum::http::{Request, Response, StatusCode};

@@ -1,5 +1,5 @@
-//! Kubeconfigs, and clients made from them. A kubeconfig holds credentials, and the errors of what reads it quote it: here
-//! every error is a file, a line and a reason in words of our own.
+//! Kubeconfigs, and clients made from them. A kubeconfig contains credentials, and the errors of its parser quote it. So
+//! every error here has a file, a line and a reason of our own.
 
 use axum::http::uri::Authority;
 use axum::http::{HeaderValue, Uri};

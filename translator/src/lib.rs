@@ -1,8 +1,8 @@
-//! Watches objects, translates them and publishes what follows.
+//! Watches objects, translates them and publishes snapshots.
 //!
-//! A [`provider`] fills one channel with [`Input`](provider::Input); [`Translator`] owns the world, and is the only
-//! one that writes to the store. What it found is read by others as a [`Report`]. [`program`] is all of that as a program
-//! of its own, over Redis.
+//! A [`provider`] fills one channel with [`Input`](provider::Input); [`Translator`] owns the world, and is the only task
+//! that writes to the store. Other tasks read its results as a [`Report`]. [`program`] wires all of that as a program,
+//! over Redis.
 
 mod acks;
 mod connect;

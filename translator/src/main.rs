@@ -1,4 +1,4 @@
-//! Translates Gateway API objects, and publishes what follows for distributors.
+//! Translates Gateway API objects, and publishes snapshots for distributors.
 
 use heliograph_translator::program;
 use std::io::{self, Write};

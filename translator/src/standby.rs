@@ -1,5 +1,5 @@
-//! What a translator reads of the store while it stands by: if the store loses its data together with the leader, the next
-//! leader is the only one who knows what operators ordered.
+//! Reads heads, with the orders of operators, and the content of pinned fleets while another translator leads: if the
+//! store loses its data together with the leader, only the next leader still has them.
 
 use futures::future::BoxFuture;
 use heliograph_snapshot::{FleetName, Section, Snapshot};

@@ -1,11 +1,11 @@
-//! The xDS protocol as a value: a message, a newer view or the time goes in, replies and events come out.
+//! The xDS protocol as a value: its inputs are a message, a newer view or the time, its outputs replies and events.
 //!
 //! No IO, no clock, no task. [`Session`] is one client's stream; it speaks delta and state-of-the-world ADS with
 //! the same rules, which differ only in how a request is read ([`Request`]) and how a reply is written
-//! ([`Encodings`]). Resource bodies are never looked into.
+//! ([`Encodings`]). Resource bodies are never decoded.
 //!
-//! The rules come from Envoy's `xds_protocol.rst` and `discovery.proto`; each is stated beside the code that
-//! keeps it.
+//! The rules come from Envoy's `xds_protocol.rst` and `discovery.proto`; each is stated beside the code that implements
+//! it.
 
 mod absent;
 mod client_state;

@@ -1,9 +1,9 @@
-//! Make before break: which type may move when.
+//! Make before break: the order in which types are updated.
 //!
 //! "Sequencing of updates should follow a make before break model": clusters and their endpoints, then extension
-//! configurations, listeners and routes, and only then the removal of what nothing refers to any more. Each step waits for
-//! the client's acknowledgement of the one before, since only that shows that the client has what the next step builds on.
-//! Which type comes after which is in the table of resource types.
+//! configurations, listeners and routes, and only then the removal of resources without references. Each step waits for
+//! the client's acknowledgement of the one before, since only that shows that the client has the resources that the next
+//! step needs. The table of resource types has the order of types.
 
 use crate::view::View;
 use crate::watch::Watch;

@@ -1,4 +1,4 @@
-//! What is decided on a stream: where it stands, and where an input takes it.
+//! The state of a stream, and the transition that an input causes.
 
 use crate::absent::Allocation;
 use crate::event::Event;

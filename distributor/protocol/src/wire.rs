@@ -1,5 +1,5 @@
-//! An encoded message, field by field, where it lies: nothing is copied, and nothing is made of what is not used. A
-//! decoder of whole messages makes tens of bytes of an empty part that takes two.
+//! Reads an encoded message field by field, in place: nothing is copied, and unused fields are not decoded. A decoder of
+//! whole messages allocates tens of bytes for an empty submessage of two.
 
 use crate::request::RequestError;
 use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};

@@ -1,4 +1,4 @@
-//! What the clients of a fleet answered, in sum: for people here, and for the translator in reports.
+//! The answers of a fleet's clients, in sum: for a page, and for reports to the translator.
 
 mod rejections;
 mod report;

@@ -1,4 +1,4 @@
-//! What this replica's clients answered, as a value that fits into the store.
+//! The answers of this replica's clients, as a bounded value for the store.
 
 use super::RejectionSummary;
 use crate::feed::{Fleet, Fleets};

@@ -1,4 +1,5 @@
-//! Who has what, and who rejects it: of each proxy what it answered last, however many streams it has.
+//! The proxies that have a resource, and those that reject it, by the last answer of each proxy, however many streams it
+//! has.
 
 use heliograph_distributor_protocol::ClientState;
 use heliograph_snapshot::{Head, ResourceType, Version};

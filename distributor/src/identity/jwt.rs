@@ -1,5 +1,5 @@
-//! Tokens that are checked without asking anybody: JSON Web Tokens (RFC 7519) against a set of public keys (RFC 7517).
-//! Pure: the time comes in.
+//! Tokens that are verified without a request: JSON Web Tokens (RFC 7519) against a set of public keys (RFC 7517). No
+//! clock: callers pass the time.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

@@ -1,9 +1,9 @@
-//! Who a client is, and which fleets it may read.
+//! The identity of a client, and the fleets that it may read.
 //!
-//! The way of a call: `authenticator` reads the credential of the client, a certificate or a token, and makes an [`Identity`] of it
-//! (`certificate`, `jwt`, `review`); `rules` say which fleets that identity may read, before anything that the client
-//! says of itself is looked at; the [`Caller`] that comes out goes with the call, and is asked when the client names its
-//! fleet. `expiring_body` checks again while the stream lives.
+//! The stages of a call: `authenticator` reads the credential of the client, a certificate or a token, and turns it into
+//! an [`Identity`] (`certificate`, `jwt`, `review`); `rules` decide which fleets that identity may read, before the
+//! client's node is read; the resulting [`Caller`] stays with the call, and decides when the client names its fleet.
+//! `expiring_body` authenticates again while the stream is open.
 
 mod api;
 mod args;

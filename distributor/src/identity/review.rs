@@ -1,4 +1,4 @@
-//! Tokens of Kubernetes ServiceAccounts, judged by who issued them: a TokenReview by the API server.
+//! Tokens of Kubernetes ServiceAccounts, verified by their issuer: a TokenReview by the API server.
 
 use super::api::{Api, ApiError};
 use super::jwt::{TokenRefused, Unproven};

@@ -1,4 +1,4 @@
-//! Which new tokens Kubernetes is asked about, and when.
+//! Decides which new tokens the API server reviews, and when.
 
 use super::cluster_keys::ClusterKeys;
 use super::jwt::TokenRefused;

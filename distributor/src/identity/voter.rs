@@ -1,4 +1,4 @@
-//! Who has one vote among the proxies of a fleet.
+//! Identifies a proxy, which has one vote in its fleet.
 
 use super::Identity;
 use heliograph_store::Voter;

@@ -1,4 +1,5 @@
-//! How much clients may ask of a replica, and how long they stay at it. What is decided here is done in `server`.
+//! Limits of a replica: how much clients may request, and how long they stay connected. `server` enforces these
+//! decisions.
 
 mod admission;
 mod args;

@@ -1,4 +1,4 @@
-//! Whether a replica has more streams than its share, and how many it lets go.
+//! Decides whether a replica has more streams than its share, and how many it ends.
 
 use heliograph_store::Presence;
 use std::collections::BTreeMap;

@@ -1,4 +1,5 @@
-//! Ends that are spread over time, so that those who come back do not come together. `jitter` is from 0 to 1, and random.
+//! Spreads the ends of streams over time, so that clients do not all reconnect at once. `jitter` is from 0 to 1, and
+//! random.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What a client sends before anybody reads it, because its call or stream waits for something else.
+//! Buffers what a client sends while its call or stream waits for something else.
 
 use super::connection::RECEIVE_WINDOW;
 use bytes::{Bytes, BytesMut};

@@ -1,4 +1,4 @@
-//! The gRPC edge: connections, routing and health. What is sent on a stream is decided elsewhere.
+//! The gRPC edge: connections, routing and health. Sessions decide what is sent on a stream.
 
 mod admission_control;
 mod ads;

@@ -1,4 +1,4 @@
-//! TLS on the xDS port: what is made of the operator's files, and the handshake.
+//! TLS on the xDS port: reads the operator's files, and makes the handshake.
 
 use crate::identity::expiry;
 use crate::watched_files::{Content, FileError};

@@ -1,8 +1,8 @@
 //! A snapshot as each class of clients sees it.
 //!
-//! The rules are in the snapshot (`heliograph-views`), and a view is derived when the first client of its class looks: from
-//! the view that the class had before, at the cost of what changed. Clients of a class share it, and it goes with the
-//! last of them.
+//! The rules are in the snapshot (`heliograph-views`), and a view is derived when the first client of its class needs
+//! it: from the previous view of the class, at a cost in proportion to the change. Clients of a class share it, and it
+//! is freed with the last of them.
 
 mod classes;
 mod client;

@@ -1,4 +1,4 @@
-//! What the standard library cannot ask of the kernel. The only unsafe code of the program.
+//! A system call that the standard library does not have. The only unsafe code of the program.
 #![allow(unsafe_code)]
 
 use std::io;

@@ -1,4 +1,4 @@
-//! What is said to people and to pipes: results on stdout, the rest on stderr.
+//! The output for terminals and pipes: results on stdout, the rest on stderr.
 
 mod progress;
 mod table;

@@ -1,5 +1,5 @@
-//! The programs in a cluster. Their admin ports are asked as `kubectl port-forward` does: through the API server and the
-//! kubelet, so that no port has to be open to anybody, and the cluster decides who may.
+//! The programs in a cluster. Their admin ports are reached as `kubectl port-forward` does: through the API server and
+//! the kubelet, so that no port has to be open, and the cluster's roles decide who may connect.
 
 use super::{AdminConnection, SourcesArgs};
 use anyhow::{Context, anyhow, bail};

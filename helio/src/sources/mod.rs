@@ -1,4 +1,4 @@
-//! Whom a command asks: the admin ports of translators and distributors, all at once and each for a bounded time.
+//! Queries the admin ports of translators and distributors, all at once and each for a bounded time.
 
 mod admin_address;
 mod cluster;

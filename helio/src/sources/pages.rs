@@ -1,5 +1,5 @@
-//! What the pages of admin ports say, as far as commands read it. Fields that are not here are passed over: the programs may
-//! be newer than this one.
+//! The pages of admin ports, with the fields that commands read. Other fields are ignored: the programs may be newer
+//! than this one.
 
 use super::AdminConnection;
 use anyhow::Context;

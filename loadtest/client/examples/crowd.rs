@@ -1,5 +1,5 @@
-//! What a crowd costs: memory and CPU of a process with many clients that hold 1,000 clusters and 1,000 endpoints and
-//! are told of one changed endpoint each second.
+//! Measures a crowd: memory and CPU of a process with many clients that have 1,000 clusters and 1,000 endpoints and
+//! receive one changed endpoint each second.
 //!
 //! `crowd serve 127.0.0.1:18000` in one process, `crowd run http://127.0.0.1:18000 15000 20 [delta|sotw] [streams per connection]` in another.
 

@@ -1,8 +1,8 @@
 //! A simulated Envoy that speaks xDS to any server: one, for tests, and crowds.
 //!
-//! [`ResourceCache`] decides as Envoy does what to ask for and what to answer; it does no IO. [`Client`] carries one of
-//! them, [`Crowd`] thousands, cheaply: those that hold the same share it, and what comes of a response is worked out
-//! once for all of them.
+//! [`ResourceCache`] decides as Envoy does which resources to request and how to answer; it does no IO. [`Client`] has
+//! one of them, [`Crowd`] thousands, cheaply: clients in the same state share it, and the effect of a response is
+//! computed once for all of them.
 
 mod cache;
 mod client;

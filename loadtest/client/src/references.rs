@@ -1,4 +1,4 @@
-//! What a resource is called and what it needs, read from its body.
+//! The name of a resource and the resources that it refers to, read from its body.
 
 use heliograph_envoy::envoy::config::cluster::v3::Cluster;
 use heliograph_envoy::envoy::config::cluster::v3::cluster::{ClusterDiscoveryType, DiscoveryType};

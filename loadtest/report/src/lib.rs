@@ -1,4 +1,4 @@
-//! What a load test measured.
+//! The measurements of a load test.
 //!
 //! [`Figures`] are counted by each worker and merged by their coordinator: to merge is the same as to have counted
 //! everything in one place, so nothing depends on how clients were spread over workers. [`Sampler`] looks at the
@@ -8,11 +8,12 @@
 //!
 //! # Coordinated omission
 //!
-//! A server that stalls also stalls who waits for its answer before asking again, so the requests that would have
-//! waited longest are never made, and the latencies look good. Nothing here corrects that afterwards. It cannot occur:
-//! changes are due at moments fixed before the run, whatever the server does, and the latency of a change is counted
-//! from the moment it was *due*. Who records must keep to that: a change that was published late is late, and a client
-//! that got a later change instead has waited since the first that it missed was due.
+//! A server that stalls also stalls a client that waits for its answer before it sends the next request, so the requests
+//! that would have waited longest are never sent, and the latencies look good. Here this cannot occur, so nothing has to
+//! be corrected afterwards: changes are due at moments fixed before the run, whatever the server does, and the latency
+//! of a change is counted from the moment it was *due*. Code that records must follow this rule: a change that was
+//! published late is late, and a client that got a later change instead has waited since the first that it missed was
+//! due.
 
 mod clients;
 mod compare;

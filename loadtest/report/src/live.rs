@@ -1,4 +1,4 @@
-//! What is going on, in one line.
+//! The state of a run, in one line.
 
 use crate::units::{bytes, count, duration};
 use crate::{Figures, Sample};

@@ -1,4 +1,4 @@
-//! Numbers as people read them.
+//! Numbers with units, for readers.
 
 use std::time::Duration;
 

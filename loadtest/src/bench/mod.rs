@@ -1,8 +1,9 @@
-//! Ours and the peers in one run on the same cores with the same clients: the figures of each, and their ratios.
+//! Measures Heliograph and its peers in one run on the same cores with the same clients: the figures of each, and their
+//! ratios.
 //!
-//! There are two lanes, each with a table of its own: what serves xDS, and what makes it of Kubernetes objects. An
-//! [`experiment`] or a [`control_plane`] trial is done for each contender in turn, and again from the first if there are
-//! several rounds: what changes on the machine meanwhile then changes for all.
+//! There are two lanes, each with a table of its own: servers of xDS, and control planes that make it from Kubernetes
+//! objects. An [`experiment`] or a [`control_plane`] trial is done for each contender in turn, and again from the first
+//! if there are several rounds: so a change of the machine's speed affects all of them.
 
 mod control_plane;
 mod experiment;

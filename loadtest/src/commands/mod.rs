@@ -1,4 +1,4 @@
-//! What the program `loadtest` can be asked for.
+//! The commands of `loadtest`.
 
 mod bench;
 mod compare;

@@ -1,5 +1,5 @@
-//! The objects from which a translator makes a fleet like those of the workload. All names are ours, so nothing has to be
-//! quoted.
+//! The objects from which a translator makes a fleet like those of the workload. All names are our own, so nothing has
+//! to be quoted.
 
 use crate::workload::{MARKED_PATH, Resources, addresses};
 use std::fmt::Write;

@@ -1,4 +1,4 @@
-//! Who makes the changes that clients wait for: each driver tells the servers under test of them in one way.
+//! Drivers make the changes that clients wait for: each passes them to the servers under test in one way.
 
 mod files;
 mod manifests;

@@ -1,4 +1,4 @@
-//! Each driver against the real thing, or what reads it.
+//! Each driver against the real server, or against the code that reads its output.
 
 // Real Redis servers, as the store's own tests have them.
 #[path = "../../../shared/store/tests/servers/mod.rs"]

@@ -1,4 +1,4 @@
-//! Who the clients are: a described population, the same in every process.
+//! The clients, from a description: the same in every process.
 
 mod conduct;
 mod node;

@@ -1,7 +1,7 @@
 //! A run: clients against a target, step by step, with all that is measured on the way.
 //!
-//! [`Run`] is the door for whoever decides what happens: a scenario, or a benchmark. Its methods do one thing each and
-//! return when it is done; what happens between two calls of [`Run::phase`] is a phase of the report.
+//! Scenarios and benchmarks take their steps through [`Run`]. Each method does one thing and returns when it is done;
+//! the time between two calls of [`Run::phase`] is a phase of the report.
 
 mod changes;
 mod cost;

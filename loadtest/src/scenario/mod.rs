@@ -1,4 +1,4 @@
-//! What happens in a run, as a small file says it.
+//! The steps of a run, from a small file.
 
 mod brief;
 mod builtin;

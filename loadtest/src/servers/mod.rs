@@ -1,4 +1,4 @@
-//! The servers under test: others', or such that the harness starts, on loopback and for the time of a run.
+//! The servers under test: running already, or started by the harness, on loopback and for the time of a run.
 
 mod certificates;
 mod control_plane;

@@ -1,4 +1,4 @@
-//! A process full of clients: it reads orders from stdin and writes to stdout how its clients fare.
+//! A process full of clients: it reads orders from stdin and writes the progress of its clients to stdout.
 //!
 //! A worker knows the workload by itself, so that orders stay small: it only needs to know which changes there will be,
 //! and when they are due.

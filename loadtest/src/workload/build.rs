@@ -1,4 +1,4 @@
-//! Each resource from its position and the number of the change that made it: what Envoy accepts, and no more.
+//! Each resource from its position and the number of the change that made it: only the fields that Envoy requires.
 
 use super::Resources;
 use heliograph_envoy::envoy::config::cluster::v3::Cluster;

@@ -1,7 +1,8 @@
-//! What the servers under test serve: the same resources and the same changes in every process, from a few numbers.
+//! The resources that the servers under test serve: the same resources and the same changes in every process, from a few
+//! numbers.
 //!
-//! Change `n` can be seen in what it changed ([`mark`]), so nobody has to tell a client what was published when, and
-//! no clock travels in a resource.
+//! Change `n` can be seen in what it changed ([`mark`]), so a client needs no list of publications, and no resource
+//! contains a time.
 
 mod build;
 mod mark;

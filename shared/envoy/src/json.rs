@@ -1,4 +1,4 @@
-//! Protobuf bytes as JSON, for people: `helio translate`, golden files, the admin port. Secrets are redacted.
+//! Prints protobuf bytes as JSON, for `helio translate`, golden files, the admin port. Secrets are redacted.
 
 use crate::Any;
 use bytes::Bytes;

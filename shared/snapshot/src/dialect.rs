@@ -1,5 +1,5 @@
-//! The table of resource types: one row for each type, with all that is particular about it. Protocol, store and views read
-//! the table, so that no code beside it has a list of types.
+//! The table of resource types: one row for each type, with its properties. Protocol, store and views read the table, so
+//! that no other code has a list of types.
 //!
 //! The rules of xDS that the columns implement:
 //! <https://www.envoyproxy.io/docs/envoy/latest/api-docs/xds_protocol>.

@@ -1,5 +1,5 @@
-//! What a fleet of proxies is told, as immutable values: a [`Snapshot`] holds one [`Tree`] of [`Resource`]s per
-//! [`ResourceType`], and those that are never served, at one [`Head`].
+//! The content of a fleet, as immutable values: a [`Snapshot`] has one [`Tree`] of [`Resource`]s per [`ResourceType`],
+//! and trees that are never served, at one [`Head`].
 //!
 //! Translator, store and distributor share these values and nothing else. There is no IO here and no clock.
 

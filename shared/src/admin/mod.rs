@@ -1,4 +1,4 @@
-//! The admin port of every program: is it alive, is it ready, what does it count.
+//! The admin port of every program: health, readiness, metrics and pages.
 
 mod connections;
 mod host;

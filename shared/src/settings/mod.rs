@@ -1,5 +1,5 @@
-//! Settings, the same way in every program: a flag wins over an environment variable, that over the YAML file
-//! named by `--config`, and that over the default. An empty variable counts as none.
+//! Settings, in the same way in every program: a flag overrides an environment variable, which overrides the YAML file
+//! named by `--config`, which overrides the default. An empty variable counts as none.
 //!
 //! A program declares its flags with clap and nothing else. The keys of the file are the long names of the flags
 //! of the command that was called; a flag that repeats is a list there. A flag whose value must not be shown is

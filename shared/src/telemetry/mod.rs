@@ -1,4 +1,4 @@
-//! What a program says of itself: logs and metrics.
+//! Logs and metrics.
 //!
 //! Metrics: every component has a struct of its own that registers itself on the [`Registry`](prometheus::Registry)
 //! it is given. Names begin with `heliograph_`; labels come from closed sets, never from clients. Counters with labels

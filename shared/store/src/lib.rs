@@ -1,4 +1,4 @@
-//! The store: what a translator publishes and distributors read goes through it, and so does what proxies answer.
+//! The store: snapshots pass through it from the translator to distributors, and the answers of proxies pass back.
 //!
 //! One trait for each role: [`Writer`], [`Reader`], [`Inspector`], [`History`], [`FeedbackSender`], [`FeedbackReader`] and
 //! [`Replicas`]. Two stores have all of them: [`Embedded`] keeps the snapshots in this process, [`redis::RedisStore`] in

@@ -1,7 +1,7 @@
-//! What a store does, one trait for each role. A program has handles to the roles it plays and to no other: see
+//! The interface of a store, one trait for each role. A program has handles to its own roles and to no others: see
 //! [`crate::TranslatorStore`], [`crate::DistributorStore`] and [`crate::OperatorStore`].
 //!
-//! A store is a cache that can be rebuilt: what it loses, the translator publishes again.
+//! A store is a cache: the translator publishes again what it loses.
 
 use crate::{
     AckReport, ClaimedTerm, Cleaned, Inspection, Loaded, Notice, PinOrder, Presence, Publication,

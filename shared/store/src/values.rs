@@ -1,4 +1,4 @@
-//! What goes through the store, as values.
+//! The values that pass through a store.
 
 use crate::codec::stored_time;
 use crate::{PinOrder, PinState};

@@ -1,9 +1,9 @@
 //! `scripts/stress` runs a test again and again, and may pause its servers. It names a folder in `HELIO_STRESS`, with
 //!
 //! - `pauses`: `paused` as long as a server is paused, and then when it was resumed, in seconds since 1970;
-//! - `held/ID`: a process that the test itself has stopped, which is not to be paused or resumed by anybody else. Who looks
-//!   there or changes it has locked `held/lock`;
-//! - `kept`: what a test that fails leaves for those who look for the cause.
+//! - `held/ID`: a process that the test itself has stopped, which no other process may pause or resume. Readers and
+//!   writers lock `held/lock` first;
+//! - `kept`: files that a failed test leaves for the search for its cause.
 //!
 //! Without it, nothing here does anything.
 

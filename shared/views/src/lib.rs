@@ -1,12 +1,13 @@
-//! What a class of clients sees of a snapshot.
+//! The view that a class of clients has of a snapshot.
 //!
-//! A translator writes rules into a snapshot, as data: who is meant ([`Audience`]), what is done to a resource
-//! ([`Treatment`]), and what is known of each proxy ([`Proxy`]). A distributor asks of each client only what the rules ask
-//! ([`Rules::class`]) and derives one snapshot for all clients that answer alike ([`derive`]). Clients that no rule tells
-//! apart are of one class, and what no rule touches is the same value in every view.
+//! A translator writes rules into a snapshot, as data: sets of clients ([`Audience`]), the rules for a resource
+//! ([`Treatment`]), and the inventory of proxies ([`Proxy`]). A distributor evaluates for each client only what the
+//! rules mention ([`Rules::class`]), and derives one snapshot for all clients of a class ([`derive`]). Clients that no
+//! rule distinguishes are of one class, and a resource without a rule is the same value in every view.
 //!
-//! What proxies rejected travels in the same way ([`Quarantined`]), and comes before the rules: they apply to what is
-//! [`served`] in its place. So does what a translator leaves out because of that ([`LeftOut`]), which only translators read.
+//! Resources in quarantine travel in the same way ([`Quarantined`]), and are replaced before the rules apply: these
+//! apply to the version that is [`served`] instead. So do the parts that a translator leaves out ([`LeftOut`]), which
+//! only translators read.
 //!
 //! There is no IO here and no clock.
 

@@ -1,5 +1,5 @@
 //! Rules as they are stored. The tags are in stored bytes: a new field takes a new tag, and a tag is never used again for
-//! something else. Lists are in the order of their author; there is no map, so equal rules are equal bytes.
+//! something else. Lists keep their author's order; there is no map, so equal rules are equal bytes.
 
 use crate::EnvoyVersion;
 use bytes::Bytes;

@@ -2,8 +2,7 @@
 //! and one for each section of policies.
 //!
 //! It reads the model and nothing else: no object of Kubernetes, no Secret and no ConfigMap is looked up while a message is
-//! built. The names that Envoy knows things by are in [`names`], and what Envoy's words about a rejection mean is in
-//! [`rejection`].
+//! built. [`names`] has the names of resources, and [`rejection`] reads Envoy's error texts.
 
 mod cluster;
 mod compiled;

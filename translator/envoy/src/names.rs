@@ -1,4 +1,4 @@
-//! The names that Envoy knows things by. Who reads its dumps and logs finds the object in them.
+//! The names of Envoy's resources. They contain the names of objects, for readers of Envoy's dumps and logs.
 
 use heliograph_model::{
     Listener, ListenerId, NamedKind, ObjectName, RouteId, SecretId, TableKey, TableParts,

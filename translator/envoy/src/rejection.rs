@@ -1,4 +1,4 @@
-//! What Envoy's words about a rejection mean. They are a hint and no proof: some of them are a tenant's.
+//! Finds in Envoy's error text what it rejects. The text is a hint and no proof: a tenant may have written parts of it.
 
 use crate::names as names_of;
 use bytes::Bytes;

@@ -1,5 +1,5 @@
-//! What proxies reject of an object is left out of what is published, and everything else goes on. Which objects that are is
-//! not found here: it is told, as a fact like the objects themselves.
+//! The parts of objects that are left out because proxies reject them; everything else is published. The translator
+//! finds these parts, and applies them as facts, like the objects themselves.
 
 use crate::objects::{Kind, Object, ObjectKey, ObjectName};
 use crate::status::Condition;

@@ -1,9 +1,10 @@
 //! Gateway API objects to xDS resources and statuses, as a pure function: no IO, no clock, no environment, no
 //! unordered map.
 //!
-//! The walk, each step a folder: [`objects`] ▶ `accept` (Gateways and listeners) ▶ `routes` (rules, with `filters` and
-//! `backends`, and `policies` for both) ▶ `attach` (routes to listeners) ▶ the model ▶ `merge` (virtual hosts) ▶ `build` (protobuf), and `status`
-//! beside it; `views` is what some clients see otherwise, and [`infra`] what runs for a Gateway. [`World`] does only the steps that a change asks for.
+//! The stages, each a folder: [`objects`] ▶ `accept` (Gateways and listeners) ▶ `routes` (rules, with `filters` and
+//! `backends`, and `policies` for both) ▶ `attach` (routes to listeners) ▶ the model ▶ `merge` (virtual hosts) ▶ the
+//! dialect (protobuf), and `status` beside it; `views` is for clients that see something else, and [`infra`] for the
+//! Kubernetes objects that run for a Gateway. [`World`] computes only the units that a change affects.
 
 mod accept;
 mod attach;

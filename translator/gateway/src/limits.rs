@@ -1,4 +1,4 @@
-//! How much one object may ask of what it shares with others.
+//! Limits on one object's use of shared resources.
 
 use crate::infra::bootstrap::REGEX_PROGRAM_SIZE;
 

@@ -1,4 +1,4 @@
-//! Ids of model values. They are structured: nobody parses the name that a dialect makes of one.
+//! Ids of model values. They are structured: no code parses the name that a dialect makes of one.
 
 use crate::{Keyed, NamedKind, ObjectName};
 use serde::{Serialize, Serializer};

@@ -1,11 +1,11 @@
-//! What the proxies of a fleet are to do, as values: neither Kubernetes nor Envoy.
+//! What the proxies of a fleet are to do, as values, with neither Kubernetes' types nor Envoy's.
 //!
-//! The front end translates objects to these values, and a dialect translates the values to what its proxies read.
-//! Everything here is resolved and valid: a reference that leads nowhere has become a [`Target::Invalid`], and a listener
-//! that cannot be served is not there.
+//! The front end translates objects to these values, and a dialect translates the values to the messages of its proxies.
+//! Everything here is resolved and valid: a reference that leads nowhere has become a [`Target::Invalid`], and a
+//! listener that cannot be served is left out.
 //!
 //! Values refer to each other by typed ids ([`RouteId`], [`ListenerId`], [`UpstreamId`], [`SecretId`], [`PolicyId`], and
-//! the name of a fleet). The names that proxies know them by are the dialect's.
+//! the name of a fleet). Only the dialect has the names that proxies see.
 
 mod fleet;
 mod frozen_set;

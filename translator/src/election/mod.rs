@@ -1,8 +1,9 @@
 //! Which of several translators leads: the one that holds a Lease.
 //!
-//! The crate that asks for the Lease lets two lead, and waits for ever for an answer. So [`Candidacy`] believes an answer
-//! only if it names us, and for no longer than the Lease would last if the call had been answered at once; every call has a
-//! time limit; and the term's token fences off a writer that went on too long.
+//! The crate that asks for the Lease can let two candidates lead, and waits for an answer without a limit. So
+//! [`Candidacy`] trusts an answer only if it names us, and for no longer than the Lease would last if the call had been
+//! answered at once; every call has a time limit; and the term's fence makes the store reject a leader whose term is
+//! over.
 
 mod candidacy;
 

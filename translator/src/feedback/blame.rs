@@ -1,4 +1,4 @@
-//! Which objects proxies mean that reject something.
+//! Finds the objects that a rejection means.
 
 use super::{Feedback, FleetFeedback, Rejection};
 use heliograph_gateway::objects::{ObjectKey, owner_object};

@@ -1,5 +1,5 @@
-//! What proxies answered to what was published, on all replicas: one walk over the reports of the replicas, and one value for
-//! each fleet. Quarantine, statuses, what is left out, metrics and the page read it, and none of them reads a report.
+//! The answers of proxies at all replicas: one walk over the reports of the replicas makes one value for each fleet.
+//! Quarantine, statuses, `leave_out`, metrics and the page read this value, and none of them reads a report.
 
 mod blame;
 mod votes;

@@ -1,4 +1,4 @@
-//! What the proxies of a fleet say on all replicas, with one vote each: a proxy with streams to several replicas is not several.
+//! The votes of a fleet's proxies: a proxy with streams to several replicas has one vote.
 
 use super::RejectedVersion;
 use heliograph_snapshot::Head;

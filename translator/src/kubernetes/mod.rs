@@ -1,4 +1,4 @@
-//! What is written to the Kubernetes API. What is read from it is in [`provider`](crate::provider).
+//! Writes to the Kubernetes API. [`provider`](crate::provider) reads from it.
 
 mod deployed;
 mod infra;

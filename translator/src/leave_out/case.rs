@@ -1,4 +1,5 @@
-//! One search for what proxies reject: what is left out at a time, and what their answers mean.
+//! One search for the cause of a rejection: the parts that each step leaves out, and the meaning of the proxies'
+//! answers.
 
 use super::search::{Extent, Search, Trial};
 use super::{Change, FleetAnswers, Rejected, WORDS};

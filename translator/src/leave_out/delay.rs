@@ -1,5 +1,5 @@
 //! Changes of routes wait where proxies have rejected routes of their namespace again and again. Each new route or content is
-//! tried, and a table that is tried and rejected serves nobody's changes until it is published without the cause. Without a
+//! tried, and a rejected table delays the changes of all its routes until it is published without the cause. Without a
 //! pause, a tenant that edits faster than proxies answer would keep the table rejected.
 
 use heliograph_gateway::Event;

@@ -1,7 +1,7 @@
-//! What more proxies reject than accept is published again without the part of the object that caused it. Decides what is
-//! left out of which object; the world does it.
+//! A resource that more proxies reject than accept is published again without the part of the object that caused the
+//! rejection. This module decides which part of which object is left out; the world leaves it out.
 //!
-//! Whom a rejection means is a guess until proxies accept what is left, so each is a [`Search`].
+//! The cause is a guess until proxies accept the rest, so each rejection starts a [`Search`].
 
 mod case;
 mod delay;

@@ -1,5 +1,5 @@
-//! Which of several suspects are the cause of a rejection? Some are left out, what is left is published, and proxies accept it
-//! or not. Decides what to try next; publishes nothing itself.
+//! Which of several suspects are the cause of a rejection? Some are left out, the rest is published, and proxies accept
+//! or reject it. This module decides what to try next, and publishes nothing itself.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! One fleet of the writer's: what it is to be, what the store is believed to hold of it, and what follows.
+//! One fleet of the writer: its wanted content, its content in the store as far as the writer knows, and the next step.
 
 mod isolation;
 

@@ -1,4 +1,4 @@
-//! The one writer of the store. [`PublishState`] decides what to ask the store for; this module does the IO.
+//! The one writer of the store. [`PublishState`] decides which calls to make; this module makes them.
 
 mod events;
 mod fleet;

@@ -1,5 +1,5 @@
-//! Resources that the store would refuse for their size. It would refuse all of the fleet with them, so they are left at
-//! what they were, and everything else goes on.
+//! Resources that are too large for the store. It would refuse the whole fleet because of them, so their previous
+//! versions stay, and everything else is published.
 
 use heliograph_snapshot::{Change, ResourceType, Snapshot};
 use heliograph_store::LARGEST_RESOURCE;

@@ -1,4 +1,4 @@
-//! Whether an operator holds a fleet, as its writer knows it: decided without IO.
+//! The pin of a fleet, as its writer knows it: decided without IO.
 
 use super::step::Step;
 use heliograph_snapshot::{Change, Head, ResourceType, Section, Snapshot};

@@ -1,4 +1,4 @@
-//! The publish state of all fleets: decides what to ask the store for, and what its answers mean, without IO.
+//! The publish state of all fleets: decides which calls to make to the store, and reads their results, without IO.
 
 mod isolation;
 mod retention;

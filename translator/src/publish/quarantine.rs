@@ -1,4 +1,4 @@
-//! What proxies reject is kept from those that do not have it: they get the last version that a proxy accepted.
+//! A resource that proxies reject goes into quarantine: proxies that do not have it are served the last good version.
 
 use crate::feedback::{Backing, DisputeCount, FleetFeedback, Votes};
 use heliograph_snapshot::{

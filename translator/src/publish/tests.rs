@@ -1,4 +1,4 @@
-//! What the publish state decides, without a store.
+//! The decisions of the publish state, without a store.
 
 mod full;
 mod outages;

@@ -1,4 +1,4 @@
-//! What more proxies reject than accept is left out of what is translated.
+//! Leaves out of the translation what more proxies reject than accept.
 
 use super::Translator;
 use crate::feedback::{Feedback, blamed};

@@ -1,4 +1,4 @@
-//! What people read in the log of a term.
+//! The log lines of a term.
 
 use crate::publish::Decision;
 use crate::report::count;

@@ -1,4 +1,4 @@
-//! The fleets that stay as they are, because what is known of them is not all.
+//! The fleets that are preserved, because not all of their objects are known.
 
 use super::Translator;
 use super::source::Source;

@@ -1,4 +1,4 @@
-//! Names that the view does not have: how many there may be, and how much memory they take.
+//! Names that the view does not have: limits of their number and their memory.
 
 use super::Watch;
 use crate::absent::{Absent, Allocation, EXCEPTION};

@@ -1,4 +1,4 @@
-//! One type on one stream: what the client asked for, and what it holds.
+//! One type on one stream: its subscription, and the versions that the client has.
 
 mod absent;
 mod progress;

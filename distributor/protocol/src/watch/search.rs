@@ -1,11 +1,11 @@
 //! Which resource of a rejected reply is to blame?
 //!
-//! Envoy names the culprits of a rejected reply in its error text, but not always: what it cannot even read has no name.
-//! Then all that was new in the reply is suspected and sent again in halves, each by itself. What is accepted is out of
-//! suspicion; a half that is rejected is halved again, until what is rejected is one resource.
+//! Envoy usually names the culprits in its error text, but it cannot name a resource that it cannot decode. Then all new
+//! resources of the reply are suspected and sent again in halves, each by itself. An accepted half is no longer
+//! suspected; a rejected one is halved again, until it is one resource.
 //!
-//! Every client that rejects searches for itself. It needs the innocent ones anyway, and where all search, all do the
-//! same and it is decided once (see `transition_cache`).
+//! The session of every client that rejects searches. The client needs the innocent resources anyway, and since all
+//! these sessions do the same, each step is computed once (see `transition_cache`).
 
 use super::{Content, Exception, Watch};
 use heliograph_snapshot::ResourceType;

@@ -1,4 +1,4 @@
-//! A support bundle: what helps to find a fault, in one file, for people who cannot look for themselves.
+//! A support bundle: one file that helps others find a fault without access to the installation.
 
 mod bundle;
 mod gather;

@@ -1,4 +1,4 @@
-//! What the API server says of the pods, and their logs.
+//! The pods, as the API server has them, and their logs.
 
 use super::Args;
 use super::bundle::{Bundle, as_path};

@@ -1,4 +1,4 @@
-//! What programs say of a credential, as in "token: expired", where else its value would be.
+//! Recognises prose after the name of a credential, as in "token: expired", where its value could be.
 
 /// Whether what begins with `rest` says something of the credential that `name` (with its separator) names, behind `before`.
 ///

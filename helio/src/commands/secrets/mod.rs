@@ -1,4 +1,4 @@
-//! What only one installation may know, as Secrets of its namespace.
+//! Makes the secrets of one installation, as Secrets of its namespace.
 
 mod api;
 mod certificates;

@@ -1,4 +1,4 @@
-//! The snapshots of a fleet that can be gone back to.
+//! The snapshots of a fleet to which an operator can roll back.
 
 mod diff;
 mod list;

@@ -1,4 +1,4 @@
-//! What runs, and what is wrong with it.
+//! The programs that run, and their problems.
 
 mod problems;
 mod store;

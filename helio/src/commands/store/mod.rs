@@ -1,4 +1,4 @@
-//! What an operator does to the store itself.
+//! Commands for the store itself.
 
 mod adopt;
 pub(crate) mod keys;

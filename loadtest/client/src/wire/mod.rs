@@ -1,4 +1,4 @@
-//! What goes over a connection: gRPC messages over HTTP/2, with nothing between that a crowd would have to carry.
+//! gRPC messages over HTTP/2, without layers that would cost memory for every client of a crowd.
 
 mod assembly;
 mod content;

@@ -1,4 +1,4 @@
-//! What the clients of a run saw, as numbers that can be added up.
+//! Measurements of a run's clients, as numbers that can be added up.
 
 mod latencies;
 mod pushes;

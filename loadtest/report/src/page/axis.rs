@@ -1,4 +1,4 @@
-//! From values to positions on paper, and the few values worth a label.
+//! Maps values to positions in a chart, and chooses the few values that get a label.
 
 use crate::units::{bytes, count, micros};
 

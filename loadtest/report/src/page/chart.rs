@@ -1,4 +1,4 @@
-//! Lines on paper, as SVG. It knows numbers and names, and nothing of what they mean.
+//! A line chart as SVG, of any numbers with names.
 
 use super::axis::Axis;
 use super::escape;

@@ -1,4 +1,4 @@
-//! A run, whole: what it was, where, and what came out.
+//! The report of a run: its settings, its machine and its results.
 
 mod examples;
 mod file;

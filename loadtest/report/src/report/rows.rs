@@ -1,4 +1,4 @@
-//! What a report tells, in rows of text: the same for terminals and for the page.
+//! The figures of a report as rows of text, for terminals and for the page.
 
 use super::{Phase, Report, used};
 use crate::units::{bytes, count, duration, micros};

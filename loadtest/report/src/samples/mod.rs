@@ -1,4 +1,4 @@
-//! What the servers used, as the kernel tells it.
+//! Resource usage of the servers, from the kernel.
 
 mod read;
 mod sampler;

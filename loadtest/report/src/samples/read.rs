@@ -1,4 +1,4 @@
-//! The kernel's texts, read.
+//! Parses the kernel's files.
 
 /// User and system time, in ticks, from `/proc/PID/stat`.
 pub(super) fn ticks(stat: &str) -> Option<u64> {

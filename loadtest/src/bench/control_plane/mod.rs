@@ -1,5 +1,5 @@
-//! Ours and Envoy Gateway, each over a Kubernetes API of its own that holds the same objects: what a change costs until a
-//! proxy has it. The proxy is simulated, but where a request is to go through it. The memory of our translator is also measured
+//! Compares Heliograph and Envoy Gateway, each over a Kubernetes API of its own with the same objects: the cost of a
+//! change until a proxy has it. The proxy is simulated, except where a request has to go through it. The memory of our translator is also measured
 //! over directories.
 
 mod attach;

@@ -1,4 +1,4 @@
-//! What is written into statuses.
+//! Reads the statuses that a control plane writes, and counts its writes.
 
 use crate::bench::BenchError;
 use crate::servers::{Kubernetes, ServersError};

@@ -1,12 +1,12 @@
 //! The bytes that are kept in Redis. Nothing else knows the format.
 //!
 //! Every value begins with a frame of four bytes: two of magic, the format, and the kind of what follows, which is a
-//! protobuf message (see [`messages`]) or a resource's body as it is. What proves the content depends on the kind: parts of
-//! trees and bodies are found by their hash, everything else ends with a MAC.
+//! protobuf message (see [`messages`]) or a resource's body as it is. The proof of the content depends on the kind:
+//! parts of trees and bodies are found by their hash, everything else ends with a MAC.
 //!
-//! Protobuf, because fields can be added without a new format: a reader skips what it does not know. The format byte is for
-//! what cannot be said that way; a reader refuses a format newer than its own. What is signed is in format 2, whose MAC is
-//! for one installation; format 1 is refused, since it would be accepted from any.
+//! Protobuf, because fields can be added without a new format: a reader skips unknown ones. The format byte is for
+//! changes that a new field cannot express; a reader rejects a format newer than its own. Signed values are in format 2,
+//! whose MAC is for one installation; format 1 is rejected, since its MAC does not name the installation.
 
 mod disputes;
 mod messages;

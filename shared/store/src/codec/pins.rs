@@ -1,4 +1,4 @@
-//! Orders of operators, and what records say of them.
+//! Orders of operators, and the fields of records about them.
 
 use super::CodecError;
 use super::messages::{Head, Record, milliseconds, time};

@@ -1,4 +1,4 @@
-//! What replicas report: what their proxies answer, and that they are there.
+//! The reports of replicas: the answers of their proxies, and their presence.
 
 use super::CodecError;
 use super::disputes::StoredDispute;

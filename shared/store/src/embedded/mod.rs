@@ -1,6 +1,7 @@
 //! The store inside one process: for standalone use and for tests.
 //!
-//! [`Table`] decides, without IO and without a clock; here it is locked, given the time, and its changes rung for.
+//! [`Table`] decides, without IO and without a clock; this module locks it, passes the time, and rings the doorbell for
+//! its changes.
 
 mod changes;
 mod table;

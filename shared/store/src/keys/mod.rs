@@ -1,7 +1,7 @@
 //! The key ring: authenticates what is in the store, and seals the secrets in it.
 //!
-//! Who can write Redis must not be able to forge a snapshot, and who can read it must not learn a private key. Both
-//! rest on one small file that only the programs have. [`KeyRing::generate`] makes it:
+//! A program that can write Redis must not be able to forge a snapshot, and one that can read it must not learn a
+//! private key. Both rest on one small file that only the programs have. [`KeyRing::generate`] makes it:
 //!
 //! ```yaml
 //! # Authenticates heads and hides the versions of secrets. It does not rotate.

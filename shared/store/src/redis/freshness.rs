@@ -1,4 +1,4 @@
-//! Tells the reports of replicas from those that somebody has put back: decided without IO and without a clock.
+//! Detects old reports of replicas that an attacker has written to Redis again: decided without IO and without a clock.
 
 use crate::{ACKS_EXPIRY, AckReport};
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! How much of a fleet is stored beside its newest snapshot, and for how long. Knows no Redis.
+//! Decides how much of a fleet is stored beside its newest snapshot, and for how long. Independent of Redis.
 
 use heliograph_snapshot::Address;
 use std::collections::HashMap;

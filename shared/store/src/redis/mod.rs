@@ -1,7 +1,7 @@
 //! The store in Redis: a single server, Sentinel or Cluster.
 //!
-//! `docs/store.md` says what is where. Everything that must be decided and done in one step is a script; all else are reads,
-//! and writes of objects that nothing leads to yet.
+//! `docs/store.md` describes the keys. Every decision that must be made and carried out in one step is a script; all
+//! other calls are reads, and writes of objects that no head leads to yet.
 
 mod acks;
 mod args;

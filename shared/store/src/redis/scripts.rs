@@ -1,4 +1,4 @@
-//! The scripts: what must be decided and done in one step, in Redis.
+//! The scripts: decisions that Redis must make and carry out in one step.
 
 use redis::aio::ConnectionLike;
 use redis::{Cmd, ErrorKind, RedisResult, ServerErrorKind, cmd};

@@ -1,4 +1,4 @@
-//! Deletes what nothing leads to, within bounds of bytes and of time.
+//! Deletes objects that no head leads to, within bounds of bytes and of time.
 
 use super::Shared;
 use super::claim::term_in;

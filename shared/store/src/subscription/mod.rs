@@ -1,7 +1,7 @@
 //! Whole snapshots in order, over any store.
 //!
-//! [`LoadScheduler`] decides what to load next and what to yield, without IO and without a clock; here it receives what
-//! happened, and what it asks for is done.
+//! [`LoadScheduler`] decides what to load next and what to yield, without IO and without a clock; this module passes
+//! events to it and makes the calls.
 
 mod scheduler;
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Filters of routes as Envoy has them, one file each.
 //!
-//! A new filter is a file here and a line in each of the lists below; [`in_connection_manager`] is for those that Envoy has as
-//! filters of its own.
+//! A new filter is a file here and a line in each of the lists below; [`in_connection_manager`] has those that are HTTP
+//! filters in Envoy.
 
 mod cors;
 mod headers;

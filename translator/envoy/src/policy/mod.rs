@@ -1,4 +1,4 @@
-//! What policies ask for of a route, one file per section.
+//! The settings of routes that policies ask for: one file per section.
 
 mod timeout;
 

@@ -1,4 +1,4 @@
-//! What a Gateway asks of TLS for all its listeners, and towards backends.
+//! The TLS settings of a Gateway, for all its listeners and towards backends.
 
 use super::ca::{self, CaError, CaRef};
 use super::certificates::{self, Certificate, CertificateReasons};

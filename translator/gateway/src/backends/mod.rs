@@ -1,4 +1,4 @@
-//! What routes send requests to: one file per kind of backend.
+//! The backends of routes: one file per kind.
 
 mod service;
 

@@ -1,6 +1,6 @@
-//! What finding the route of a request costs. Envoy tries the regular expressions of a virtual host one after the other, each
-//! in time that follows its instructions and the length of the path, and its worker does nothing else meanwhile. So the
-//! instructions that a namespace has at one hostname have a bound.
+//! The cost of finding the route of a request. Envoy tries the regular expressions of a virtual host one after the
+//! other, each in time that follows its instructions and the length of the path, and its worker does nothing else
+//! meanwhile. So the instructions that a namespace has at one hostname are bounded.
 
 use super::Cost;
 use heliograph_model::{HostMap, Hostname, RouteAge, TableKey};

@@ -1,6 +1,6 @@
-//! How much room routes take in route tables, and which of them do not fit. It is known before anything of a route is
-//! expanded, and what is left out depends on the routes alone, not on the order in which they came: of a namespace the
-//! youngest go first, and of a table what the namespaces have there that take more than their share.
+//! How much room routes take in route tables, and which of them do not fit. The size is computed before a route is
+//! expanded. Which routes are left out depends on the routes alone, not on the order in which they came: of a namespace
+//! the youngest first, and of a table those of namespaces that use more than their share.
 
 mod matching;
 mod shares;

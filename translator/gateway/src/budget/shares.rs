@@ -1,8 +1,8 @@
-//! What a full table is without. Each namespace pays for what its routes take at the hosts that it names itself, which
-//! no other namespace can change, and for their copies at the hosts of others. All namespaces get the same share, and
-//! what one does not use goes to the others. A namespace beyond its share loses copies first: the namespace that names
-//! the host may answer for all of it anyway, so with more hosts it takes nothing from the route that it could not take
-//! before. Only a namespace that is beyond its share by itself loses routes.
+//! Chooses the routes that a full table leaves out. The use of a namespace is the size of its routes at the hosts that
+//! it names itself, which no other namespace can change, and of their copies at the hosts of others. All namespaces get
+//! the same share, and the unused part of one goes to the others. A namespace beyond its share loses copies first: the
+//! namespace that names the host could answer for all of the host anyway, so more hosts give it no new way to displace
+//! the route. Only a namespace that is beyond its share by itself loses routes.
 
 use super::table::{Routes, Sizes};
 use heliograph_engine::Members;

@@ -1,4 +1,4 @@
-//! The configuration that an Envoy starts with: who it is, and where to ask for all the rest.
+//! The configuration that an Envoy starts with: its node, and how to reach the control plane.
 
 use heliograph_snapshot::FleetName;
 use serde_json::{Map, Value, json};

@@ -1,5 +1,5 @@
-//! What runs for a fleet, as Kubernetes objects: [`render`] says what there should be, [`plan`] what to do about what
-//! there is.
+//! The Kubernetes objects that run for a fleet: [`render`] builds the wanted objects, and [`plan`] compares them with
+//! the existing ones.
 
 pub mod bootstrap;
 mod drain;

@@ -1,4 +1,4 @@
-//! How the objects that are made for a Gateway, or for all of a class, are named and labelled, so that everybody finds them.
+//! The names and labels of the objects that are made for a Gateway, or for all Gateways of a class.
 
 use crate::objects::{Kind, ObjectName};
 use heliograph_model::FleetOwner;

@@ -1,4 +1,4 @@
-//! Many routes, one listener whose connections are passed on as they are: who gets them.
+//! Chooses, of many routes at a listener that forwards connections, the one that gets them.
 
 use crate::attach::Parent;
 use crate::policies::Levels;

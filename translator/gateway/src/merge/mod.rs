@@ -1,5 +1,5 @@
-//! Many routes, one virtual host: who answers for a host, and in which order routes are tried. [`forwarding`] is the same for
-//! connections.
+//! Puts many routes into one virtual host: which routes answer for a host, and in which order Envoy tries them.
+//! [`forwarding`] does the same for connections.
 
 mod forwarding;
 

@@ -1,4 +1,4 @@
-//! Secrets and ConfigMaps: who names them, and what of them is read.
+//! Secrets and ConfigMaps: the objects that name them, and the keys that are read.
 
 use super::gateway::{self, Gateway, ListenerSet};
 use super::{Kind, Object, ObjectKey, ObjectName, core};

@@ -1,4 +1,4 @@
-//! SecurityPolicies of Envoy Gateway's API. None of their fields is supported but those that name targets.
+//! SecurityPolicies of Envoy Gateway's API. Only the fields that name targets are supported.
 
 use super::policy::{PolicyObject, PolicySpec, TargetFields};
 use serde::Deserialize;

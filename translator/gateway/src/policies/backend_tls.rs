@@ -1,4 +1,4 @@
-//! BackendTLSPolicies: how a Service is to be spoken to.
+//! BackendTLSPolicies: TLS towards a Service.
 
 use super::{Accepted, Policy, Rejection};
 use crate::accept::ca::{self, CaError, CaRef};

@@ -1,4 +1,4 @@
-//! Which of the policies that are attached is in force: of each kind the one of the most specific level, and the oldest
+//! Chooses the policy in force among the attached ones: of each kind the one at the most specific level, and the oldest
 //! there.
 
 use super::AcceptedPolicy;

@@ -1,6 +1,6 @@
-//! Policies: one file per kind. What a policy targets and what it asks for is accepted once (`accept`), looked up by its
-//! targets ([`PolicyScope`]), and read where it is in force (`effective`). A new kind is a file here and an arm in
-//! [`accept`]; a new section is a field of the kind's spec, a file beside those of the others, and a field in the model.
+//! Policies: one file per kind. A policy is accepted once (`accept`), looked up by its targets ([`PolicyScope`]), and
+//! read where it is in force (`effective`). A new kind is a file here and an arm in [`accept`]; a new section is a field
+//! of the kind's spec, a file beside those of the others, and a field in the model.
 
 mod backend_tls;
 mod backend_traffic;

@@ -1,4 +1,4 @@
-//! SecurityPolicies: none of their sections is supported, so what they target is closed.
+//! SecurityPolicies: none of their sections is supported, so their targets are closed.
 
 use super::{Accepted, Policy, Rejection};
 use crate::objects::Kind;

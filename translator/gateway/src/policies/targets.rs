@@ -1,4 +1,4 @@
-//! What a policy targets: the objects that it names, and those that it selects by their labels.
+//! The targets of a policy: objects that it names, and objects that it selects by their labels.
 
 use super::{Policy, Rejection};
 use crate::objects::gateway::GROUP;

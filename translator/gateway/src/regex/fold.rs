@@ -1,5 +1,5 @@
-//! The characters of a class in both cases. A class of a few bytes can have all characters there are, so what it takes to fold
-//! one follows how many of them have another case, and that is bounded.
+//! The characters of a class in both cases. A class of a few bytes can contain all characters there are. Folding it
+//! costs as much as it has characters with another case, so their number is bounded.
 
 use regex_syntax::hir::{ClassUnicode, ClassUnicodeRange};
 use std::sync::LazyLock;

@@ -1,6 +1,7 @@
-//! Regular expressions that Envoy takes. Its engine is RE2, and it refuses a whole route table for one pattern that it
-//! cannot read or that is too large, so both are refused here, on the route that has the pattern. Nothing is compiled:
-//! what a pattern would take is estimated from its syntax, in time that follows its length. What does not is bounded: `fold`.
+//! Regular expressions that Envoy accepts. Its engine is RE2, and it rejects a whole route table for one pattern that it
+//! cannot read or that is too large, so both are rejected here, on the route that has the pattern. Nothing is compiled:
+//! the size of a pattern is estimated from its syntax, in time proportional to its length. Only folding is not, and has
+//! a bound of its own: `fold`.
 
 mod fold;
 mod size;

@@ -1,6 +1,6 @@
-//! How large a pattern is as a program of RE2, which Envoy bounds. What RE2 would make of it is not known exactly; this
-//! is never less. Characters are counted as sequences of UTF-8, which Envoy read until some version; that it reads bytes
-//! now makes programs smaller.
+//! Estimates the size of a pattern as a program of RE2, which Envoy bounds. The estimate is never below RE2's size.
+//! Characters are counted as sequences of UTF-8, as older versions of Envoy read them; newer ones read bytes, which
+//! makes programs smaller.
 
 use super::fold::Folding;
 use regex_syntax::ast::{

@@ -1,5 +1,5 @@
 //! Routes: one file per kind. Its rules become an [`model::Route`], and that, over HTTP, a [`CompiledRoute`] for each
-//! listener that it is attached to. What connections are passed on by is part of listeners: see `merge`.
+//! listener that it is attached to. The routes of forwarded connections are part of listeners: see `merge`.
 
 mod compiled;
 mod grpc;

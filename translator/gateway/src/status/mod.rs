@@ -1,5 +1,4 @@
-//! What there is to say about each object: its `status`, as the Kubernetes API has it, but for the times of transition,
-//! which are the writer's.
+//! The `status` of each object, as the Kubernetes API has it, except for transition times, which the writer adds.
 
 mod addresses;
 mod closed;

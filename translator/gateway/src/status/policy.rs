@@ -1,4 +1,4 @@
-//! What there is to say of policies of any kind: once for each Gateway that they concern.
+//! The status of policies of any kind: an entry for each Gateway that they concern.
 
 use super::reasons::policy::accepted::NO_TARGETS;
 use super::{Condition, Conditions, Status, ignored};

@@ -1,8 +1,8 @@
-//! What some clients of a fleet see otherwise than others: ViewPolicies, and the directory of proxies.
+//! Views that differ between the clients of a fleet: ViewPolicies, and the inventory of proxies.
 //!
-//! A policy is accepted or refused as a whole (`policy`). The policies of a fleet make one plan (`plan`): who is meant, and
-//! what is done to which resource. Each resource's part of it is a treatment (`treatment`), with variants rendered, which
-//! goes into the snapshot as data; distributors only choose.
+//! A policy is accepted or rejected as a whole (`policy`). The policies of a fleet make one plan (`plan`): which clients
+//! are selected, and how each resource changes for them. Each resource's part of it is a treatment (`treatment`), with
+//! variants rendered, which goes into the snapshot as data; distributors only choose between variants.
 
 mod plan;
 mod policy;

@@ -1,4 +1,5 @@
-//! What of which objects may be the cause of a rejection. Envoy's words are a hint and no proof: some of them are a tenant's.
+//! Finds the parts of objects that may be the cause of a rejection. Envoy's error text is a hint and no proof: a tenant
+//! may have written parts of it.
 
 use super::World;
 use super::keys::{HostKey, ResourceKey};

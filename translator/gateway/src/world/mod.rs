@@ -1,6 +1,5 @@
 //! [`World`] holds every object and everything derived from them. An event makes dirty only the units that read what it
-//! changed, and [`World::settle`] computes just those. What there is to compute is in `table`; how that is done
-//! incrementally is the engine's concern.
+//! changed, and [`World::settle`] computes just those. `table` lists the units; the engine computes them incrementally.
 
 mod culprits;
 mod facts;

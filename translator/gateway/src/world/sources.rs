@@ -1,5 +1,5 @@
-//! From a resource back to the objects that it was made from, so that what proxies say of the one lands on the others.
-//! Nothing is kept for this: it is worked out from the facts when someone asks.
+//! From a resource back to the objects that it was made from, so that a rejection of the resource is reported on the
+//! objects. Nothing is stored for this: the objects are found from the facts on request.
 
 use super::World;
 use super::keys::{CompiledRouteKey, InFleet};

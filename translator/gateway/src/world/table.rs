@@ -1,5 +1,5 @@
-//! The table of contents of translation: every unit in the order of the stages, what computes it, which units follow from
-//! it, and which index is kept over its products.
+//! The table of contents of translation: every unit in the order of the stages, the function that computes it, the units
+//! that it demands, and the index over its products.
 
 use super::facts::Facts;
 use super::indexes::Indexes;

@@ -1,7 +1,7 @@
-//! Policies: as they are attached, and what they come to in one place.
+//! Policies: as they are attached, and as they are in force at one place.
 //!
-//! A dialect whose proxies merge policies themselves reads what is attached. One whose proxies do not reads what is
-//! effective: of each kind, the policy of the most specific level replaces those of less specific ones.
+//! A dialect whose proxies merge policies themselves reads the attached ones. One whose proxies do not merge them reads
+//! the effective ones: of each kind, the policy of the most specific level replaces those of less specific ones.
 
 mod traffic;
 

@@ -1,7 +1,7 @@
-//! Has run on the API server what the core says is to run for each Gateway, for as long as this translator leads.
+//! Applies the Kubernetes objects that the translation renders for each Gateway, while this translator leads.
 //!
-//! [`ReconcileState`](reconcile_state::ReconcileState) holds what is wanted and what there is, and decides what is next;
-//! the rest does IO.
+//! [`ReconcileState`](reconcile_state::ReconcileState) has the wanted and the existing objects, and decides which fleet
+//! is next; the rest does IO.
 
 mod api;
 mod args;

@@ -1,4 +1,4 @@
-//! What the API server says of the objects that run for Gateways.
+//! The objects that run for Gateways, as the API server has them.
 
 use super::api;
 use crate::kubernetes::deployed::{Deployed, DeployedPart, DeployedVersions};

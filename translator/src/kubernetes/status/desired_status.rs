@@ -1,4 +1,4 @@
-//! The status that an object is to have: what translation found, and what proxies answered to it.
+//! The status that an object is to have: the conditions of the translation, and the answers of proxies.
 
 use super::plan;
 use crate::feedback::{Blame, FleetFeedback};

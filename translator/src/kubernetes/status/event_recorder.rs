@@ -1,5 +1,5 @@
-//! Kubernetes events for what a user must see. Each is recorded once, when it is written to the status; more of them than anybody
-//! reads are dropped and counted.
+//! Kubernetes events for conditions that a user must see. Each is recorded once, when its condition is written to the
+//! status; events beyond the rate limit are dropped and counted.
 
 use super::metrics::StatusMetrics;
 use super::plan::ObjectEvent;

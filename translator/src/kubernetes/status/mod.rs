@@ -1,8 +1,8 @@
-//! Writes what there is to say of objects into their `status`: only what differs, only of the generation that it was found
-//! from, and nothing that is others'.
+//! Writes the `status` of objects: only entries that differ, only for the generation that they were computed from, and
+//! never an entry of another controller.
 //!
-//! [`desired_status`] decides what an object is to have, [`plan`] what to write for that, [`queue`] whose turn it is; all three
-//! are pure. [`write`] asks the API server.
+//! [`desired_status`] computes the status that an object is to have, [`plan`] the write that leads there, [`queue`] the
+//! order of objects; all three do no IO. [`write`] calls the API server.
 
 mod desired_status;
 mod event_recorder;

@@ -1,4 +1,4 @@
-//! What to write, if anything: from the status that an object has and the one that it is to have.
+//! Plans a write, if one is needed: from the current status of an object and the desired one.
 
 use super::desired_status::{PROGRAMMED, entry};
 use crate::kubernetes::ObservedObject;

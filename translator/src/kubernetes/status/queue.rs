@@ -1,4 +1,4 @@
-//! Which object has its turn: each waits once, however often it changed, and the latest is written.
+//! The queue of objects: each waits once, however often it changes, and its latest status is written.
 
 use heliograph_gateway::objects::{Kind, ObjectKey};
 use heliograph_shared::token_bucket::TokenBucket;

@@ -1,4 +1,4 @@
-//! One write, and what the API server says to it.
+//! One write, and the API server's answer to it.
 
 use super::plan::{self, Method, ObjectEvent, Write};
 use crate::kubernetes::ObservedObject;

@@ -1,8 +1,9 @@
 //! Objects from a directory of manifests.
 //!
-//! [`Catalogue`] and `FileDebounce` decide: the first what the files contain, the second when a file is ready to be read.
-//! `Directory` does the IO, and [`File`] decides when. A notification of the system costs as much as the files that it
-//! names. A scan of everything runs beside that from time to time, and finds what the system did not report.
+//! [`Catalogue`] and `FileDebounce` decide: the first has the contents of the files, the second decides when a file is
+//! ready to be read. `Directory` does the IO, and [`File`] decides when. A notification of the system costs as much as
+//! the files that it names. A scan of everything runs beside that from time to time, and finds what the system did not
+//! report.
 
 mod catalogue;
 mod debounce;

@@ -1,4 +1,4 @@
-//! Which Secrets and ConfigMaps are fetched, and what waits for them. It does no IO.
+//! Decides which Secrets and ConfigMaps are fetched, and which objects wait for them. It does no IO.
 
 mod barriers;
 mod budget;

@@ -1,9 +1,9 @@
 //! Objects from a Kubernetes API: one watch for each kind of the core's list.
 //!
-//! [`ObjectCache`](object_cache::ObjectCache) decides what follows from a list or an event, [`Barrier`](barrier::Barrier) when
-//! everything is listed, [`Protection`](protection::Protection) what waits while it is not known what protects it,
-//! [`Contents`](contents::Contents) which Secrets and ConfigMaps are fetched and what waits for them,
-//! [`ApiFailure`](api_failure::ApiFailure) what an error means. The rest does IO.
+//! [`ObjectCache`](object_cache::ObjectCache) turns lists and events into changes of objects,
+//! [`Barrier`](barrier::Barrier) when everything is listed, [`Protection`](protection::Protection) which objects wait
+//! while the policies are unknown, [`Contents`](contents::Contents) which Secrets and ConfigMaps are fetched and which
+//! objects wait for them, [`ApiFailure`](api_failure::ApiFailure) what an error means. The rest does IO.
 
 mod api_failure;
 mod barrier;

@@ -1,4 +1,4 @@
-//! What waits while it is not known what a protecting kind forbids. It does no IO.
+//! Decides which objects wait while the objects of a protecting kind are unknown. It does no IO.
 
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,6 @@
 //! The inventory of the proxies that run for Gateways, from their pods and nodes.
 //!
-//! [`ProxyIndex`] decides what follows from a pod or a node; the rest does IO.
+//! [`ProxyIndex`] updates the inventory by a pod or a node; the rest does IO.
 
 mod proxy_index;
 

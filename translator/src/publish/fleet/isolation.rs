@@ -1,4 +1,5 @@
-//! What is not served of a fleet as it was translated: proxies reject it, or it is too large for the store.
+//! Resources of a fleet that are not published as they were translated: proxies reject them, or they are too large for
+//! the store.
 
 use super::{Fleet, Wanted};
 use crate::publish::inheritance::Inheritance;

@@ -1,5 +1,5 @@
-//! What is left out of fleets because proxies reject it, or because it is too large for the store: what the publish state knows of
-//! that.
+//! The resources of all fleets that are not published as they were translated, because proxies reject them or because
+//! they are too large for the store.
 
 use super::PublishState;
 use crate::feedback::Feedback;

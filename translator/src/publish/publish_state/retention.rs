@@ -1,5 +1,5 @@
-//! Earlier versions of what is published are kept until proxies have answered. All fleets share what that may take: a tenant has
-//! as many fleets as Gateways.
+//! Earlier versions of published resources are kept until proxies have answered. All fleets share one budget for them,
+//! since a tenant can have many Gateways and so many fleets.
 
 use super::PublishState;
 use crate::publish::fleet::Fleet;

@@ -4,10 +4,10 @@
 //! contents of a fleet's file are the store codec's bytes as they are: the record as it is in Redis, with its MAC, and
 //! the objects of its snapshot. The file of the directory has no contents.
 //!
-//! The frame is decoded first: it has one length, nothing but numbers, and no checksum of its own. Its lengths are compared
-//! with what there is and with a limit before anything is read by them. All else is decoded after its checksum, which is in
-//! the frame. The checksums find damage. What makes a file trustworthy is what the store's own code verifies: the record's MAC, the
-//! hashes of the objects, the seals of the secrets.
+//! The frame is decoded first: it has a fixed length, only numbers, and no checksum of its own. Its lengths are compared
+//! with the file and with a limit before anything is read by them. All else is decoded after its checksum, which is in
+//! the frame. The checksums find damage. A file is trusted only because the store's own code verifies it: the record's
+//! MAC, the hashes of the objects, the seals of the secrets.
 
 use crate::Record;
 use crate::codec::CodecError;

@@ -1,8 +1,9 @@
-//! The snapshot cache: the last good snapshots on the local disk, for a distributor that starts while Redis is away.
+//! The snapshot cache: the last good snapshots on the local disk, for a distributor that starts while Redis is
+//! unreachable.
 //!
-//! `docs/store.md` says what is where. [`file`] knows the bytes, [`Directory`] reads and replaces files, [`CacheState`]
-//! decides what is written and what goes, [`queue`] in which order, and [`writer`] does it in the background. What is read
-//! here is verified by the same code as what comes from Redis.
+//! `docs/store.md` describes the files. [`file`] encodes them, [`Directory`] reads and replaces files, [`CacheState`]
+//! decides which are written and deleted, [`queue`] in which order, and [`writer`] does it in the background. The same
+//! code verifies files and what comes from Redis.
 
 mod args;
 mod directory;

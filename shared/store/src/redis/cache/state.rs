@@ -1,4 +1,4 @@
-//! What is in the cache, what is to be written and what is to go, decided without IO and without a clock.
+//! The content of the cache; decides what is written and deleted, without IO and without a clock.
 
 use super::file::FleetSummary;
 use super::queue::{Work, WriteQueue};

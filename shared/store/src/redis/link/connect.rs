@@ -1,4 +1,4 @@
-//! One try to get a connection, with everything looked up anew.
+//! One attempt to connect, with a new lookup of everything.
 
 use super::error::{self, ConnectTarget, LinkError, LinkErrorKind};
 use super::settings::{LoginSource, RedisSettings, Source, TlsFiles};

@@ -1,4 +1,4 @@
-//! What went wrong, for the code that has to decide and for the people who have to repair it.
+//! Errors: for code that decides what to do, and for operators who repair the cause.
 
 use super::url::Mode;
 use redis::{ErrorKind, RedisError, ServerErrorKind};

@@ -1,6 +1,6 @@
 //! Connections to Redis that recover by themselves.
 //!
-//! A [`Link`] is opened by its first use and whenever it is of no more use, with everything looked up anew: credentials,
+//! A [`Link`] is opened by its first use and again whenever it fails, with a new lookup of everything: credentials,
 //! certificates, the master that the Sentinels name, the nodes of the Cluster. So a rotated password, a failover or a
 //! repaired server needs no restart. A [`Listener`] does the same for a channel.
 

@@ -1,5 +1,5 @@
-//! When to connect, what callers get meanwhile, and what to report to the operator: decisions, without IO and with
-//! time and jitter as values.
+//! Decides when to connect, what callers get meanwhile, and what to report to the operator: without IO, with time and
+//! jitter as values.
 
 use super::error::{ConnectionAction, LinkError, LinkErrorKind};
 use futures::future::{BoxFuture, Shared};

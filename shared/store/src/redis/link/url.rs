@@ -1,4 +1,4 @@
-//! Where Redis is, as a URL says it.
+//! The URL of Redis.
 
 use std::fmt;
 use zeroize::Zeroizing;

@@ -1,5 +1,5 @@
-//! Policies as objects. What a policy targets is decoded apart from what it asks for, so a policy whose spec is not
-//! understood still has its targets, whatever was known of it before.
+//! Policies as objects. Targets are decoded separately from the rest of the spec, so a policy whose spec cannot be
+//! decoded still has its targets, also on a translator that has just started.
 
 mod faults;
 mod targets;

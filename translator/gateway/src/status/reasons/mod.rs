@@ -1,8 +1,7 @@
-//! Every condition that is ever written: on what, of which type, with which status and reason; and for people, what it
-//! means and what to do.
+//! Every condition that is ever written: its object, type, status and reason; and for users, its meaning and the remedy.
 //!
-//! A [`Condition`](super::Condition) is one of these with words of its own, and nobody outside of this folder can make
-//! another. So there is no condition that `docs/reference/conditions.md` does not have, which is made of [`ALL`].
+//! A [`Condition`](super::Condition) is one of these with a message, and code outside of this folder cannot make
+//! another. So `docs/reference/conditions.md`, which is generated from [`ALL`], has all conditions.
 
 mod event;
 mod table;

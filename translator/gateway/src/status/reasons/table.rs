@@ -1,4 +1,4 @@
-//! The table of conditions: part, type, then a row for each reason, with its status, what it means, and what to do.
+//! The table of conditions: part, type, then a row for each reason, with its status, its meaning and the remedy.
 
 use super::{Reason, StatusPart, Type};
 

@@ -1,4 +1,4 @@
-//! Which Gateways belong to which fleet, and what fleets and routes see of them.
+//! The Gateways of each fleet, and the parts of a Gateway that fleets and routes read.
 
 use super::{Fact, Indexes, move_member};
 use crate::accept::{AcceptedGateway, Arbitration, AttachPoint, AttachPoints, ListenerRequests};

@@ -1,5 +1,5 @@
-//! What is looked up otherwise than by the key of a unit. Each index is kept by the units whose products it is over, and a
-//! write returns the facts that it changed.
+//! Lookups other than by the key of a unit. The units whose products an index contains update it, and an update returns
+//! the facts that it changed.
 
 mod attachments;
 mod gateways;

@@ -1,4 +1,4 @@
-//! Which policies are attached to what.
+//! The policies that are attached to each target.
 
 use super::{Fact, Indexes};
 use crate::policies::AcceptedPolicy;

@@ -1,4 +1,4 @@
-//! The resources of each fleet, and what they are made of.
+//! The resources of each fleet, and the units that made them.
 
 use super::{Fact, Indexes};
 use crate::merge::Forwarding;

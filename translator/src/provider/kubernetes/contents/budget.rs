@@ -1,5 +1,5 @@
-//! How much of what is named fits into the budget of its namespace. It depends on the objects and their sizes alone, not on the
-//! order in which they came.
+//! Decides which contents fit into the budget of their namespace. This depends on the objects and their sizes alone, not
+//! on the order in which they came.
 
 use heliograph_gateway::objects::{ObjectKey, Seniority};
 use std::collections::{BTreeMap, BTreeSet};

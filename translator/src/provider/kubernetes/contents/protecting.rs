@@ -1,4 +1,5 @@
-//! Protecting objects wait for what they name only where an earlier version of them is in force, or for one fetch.
+//! A protecting object waits for the contents that it names only while an earlier version of it is in force, or for one
+//! fetch.
 
 use super::{Contents, Referrer};
 use heliograph_gateway::objects::ObjectKey;

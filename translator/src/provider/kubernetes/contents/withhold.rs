@@ -1,4 +1,4 @@
-//! What does not fit into the budget of its namespace is withheld, and fetched again when there is room.
+//! Contents that do not fit into the budget of their namespace are withheld, and fetched again when there is space.
 
 use super::budget::Rank;
 use super::{Contents, Count, FetchReport};

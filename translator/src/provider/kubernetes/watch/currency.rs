@@ -1,7 +1,7 @@
-//! Whether everything was sent that there is of a protecting kind.
+//! Whether the provider has sent every object of a protecting kind.
 //!
-//! A watch that ends, as each does after a while, was current until then, and is until the next request fails. From then on
-//! until a list is complete, or is found to be what is known, there may be objects that nobody here knows of.
+//! A watch ends after a while. It was current until then, and stays so until the next request fails. From then on there
+//! may be unknown objects, until a list is complete or is found to have no others.
 
 use super::super::protection::Message;
 use super::{KindWatch, Next};
