@@ -50,9 +50,9 @@ pub(crate) struct Fleet {
     pub(crate) acks: FleetAcks,
     pub(crate) comparison: Comparison,
     pub(crate) classes: Arc<Classes>,
-    /// The newest snapshot; `None` while the fleet is retired. Each stream listens to one of them, and they are told one
-    /// after the other: ten thousand streams that are woken together would all be in line before a client that connects,
-    /// and before it again with each of its requests.
+    /// The newest snapshot; `None` while the fleet is retired. Each stream listens to one of these channels, and they
+    /// receive it one after the other: ten thousand streams that are woken together would all be in line before a client
+    /// that connects, and before it again with each of its requests.
     waves: [watch::Sender<Option<Arc<Views>>>; WAVES],
     /// How many streams there were.
     streams: AtomicUsize,

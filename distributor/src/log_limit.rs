@@ -18,7 +18,7 @@ pub(crate) struct LineLimit {
 pub(crate) struct FleetLimits(Mutex<BTreeMap<FleetName, LineLimit>>);
 
 const EVERY: Duration = Duration::from_secs(60);
-/// How many fleets are told apart within that time. Nothing is said about more.
+/// How many fleets have a log line of their own within that time. Further ones have none.
 const FLEETS: usize = 1000;
 
 impl LineLimit {

@@ -217,7 +217,7 @@ async fn a_thousand_fleets_and_memory_for_a_hundred() {
         assert_eq!(replica.summary(fleet).head, newest(fleet), "at the head that was heard of");
     }
 
-    // Only what nobody uses goes, and no more than it takes.
+    // Only unused fleets are dropped, and no more than necessary.
     until("drops", async || replica.drops() == 20 && replica.fleets("loaded") == 100).await;
     assert!(used.iter().all(|fleet| replica.in_memory(fleet)), "one in use was dropped");
     assert_eq!(ahead.iter().filter(|fleet| replica.in_memory(fleet)).count(), 80);

@@ -234,7 +234,7 @@ fn check_says_object_by_object_what_is_wrong() {
         assert!(fine.stderr.ends_with(" objects, nothing is wrong\n"), "{}", fine.stderr);
     }
 
-    // Of somebody else's controller nothing is wrong; of one that nobody has, it is.
+    // A GatewayClass of another controller is no problem; one that no controller accepts is.
     let others = "
 apiVersion: gateway.networking.k8s.io/v1
 kind: GatewayClass

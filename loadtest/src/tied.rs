@@ -42,7 +42,7 @@ impl TiedArgs {
     }
 }
 
-/// Runs on one CPU from now on, and so does what is started unless it is told otherwise.
+/// Runs on one CPU from now on, and so do the programs that it starts, unless they choose others.
 pub(crate) fn pin(cpu: usize) -> anyhow::Result<()> {
     if cpu >= CpuSet::MAX_CPU {
         bail!("there is no CPU {cpu}");

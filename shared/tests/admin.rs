@@ -243,7 +243,7 @@ async fn who_takes_too_long_for_its_request_is_cut_off() {
     let admin = start(Readiness::new()).await;
     let mut slow = TcpStream::connect(admin.address).await.unwrap();
     slow.write_all(b"GET /livez HTTP/1.1\r\nHost: loc").await.unwrap();
-    // Whatever it is told, it ends; and so does one who says nothing at all.
+    // It ends whatever the client sends, and also if the client sends nothing at all.
     let mut silent = TcpStream::connect(admin.address).await.unwrap();
     for stream in [&mut slow, &mut silent] {
         assert!(ends(stream).await, "it stays");
@@ -256,7 +256,7 @@ async fn a_head_without_an_end_is_refused() {
     let mut stream = TcpStream::connect(admin.address).await.unwrap();
     stream.write_all(b"GET /livez HTTP/1.1\r\nHost: localhost\r\nX: ").await.unwrap();
     let (mut reader, mut writer) = stream.into_split();
-    // Until it is told, or nobody listens any more.
+    // Until the server ends the connection.
     let writing =
         tokio::spawn(async move { while writer.write_all(&[b'x'; 4096]).await.is_ok() {} });
     let mut answer = Vec::new();

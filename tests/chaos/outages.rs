@@ -122,7 +122,7 @@ async fn an_idle_subscriber_catches_up_after_a_long_outage(site: Site) {
 
 async fn without_the_doorbell_changes_arrive_within_a_comparison(site: Site) {
     let mut world = site.world().await;
-    // What a subscriber is told begins with this word, or in a Cluster with one that ends so.
+    // A message to a subscriber begins with this word, or in a Cluster with one that ends so.
     world.replicas.iter().for_each(|replica| replica.way.drop_replies_with(b"message\r\n"));
     for _ in 0..3 {
         let started = Stopwatch::start();

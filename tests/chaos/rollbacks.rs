@@ -70,8 +70,8 @@ async fn a_rollback_holds_in_every_order_of_losses_and_leaders(site: Site) {
     world.end().await;
 }
 
-/// The leader that knows of the order does not get to write it again. The next one is told by distributors, which do not
-/// serve what undoes it.
+/// The leader that knows of the order cannot write it again. The next one learns it from distributors, which do not
+/// serve a head that undoes it.
 async fn a_rollback_holds_where_redis_and_the_leader_are_lost_at_once(site: Site) {
     let mut world = site.world().await;
     let mut rollback = Rollback::prepare(&mut world).await;

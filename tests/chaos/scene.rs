@@ -1,4 +1,4 @@
-//! The objects that the translator is told of, and how they change.
+//! The objects that the translator reads, and their changes.
 
 use fastrand::Rng;
 use heliograph_gateway::Event;

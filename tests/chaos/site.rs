@@ -206,17 +206,17 @@ impl Site {
         }
     }
 
-    /// What was the master of a fleet takes no writes.
+    /// Makes the master of a fleet refuse writes.
     ///
-    /// A single server and one under Sentinels become replicas of nobody, which answer READONLY; Sentinels make another
-    /// one the master soon. A node of a Cluster never answers that, as it names the master instead. There both nodes of
-    /// the fleet's shard are silent, and with it the others answer CLUSTERDOWN.
+    /// A single server and one under Sentinels become replicas of a master that does not exist, which answer READONLY;
+    /// Sentinels make another one the master soon. A node of a Cluster never answers that, as it names the master
+    /// instead. There both nodes of the fleet's shard are silent, and with it the others answer CLUSTERDOWN.
     pub(crate) async fn forbid_writes(&self, gateway: &str) {
         if let Self::Cluster(cluster) = self {
             let master = cluster.master_of(&key_of(gateway, "head")).await;
             return cluster.shard_of(master).into_iter().for_each(Server::pause);
         }
-        // Nobody listens at this port.
+        // No program listens at this port.
         let master = self.master_of(&key_of(gateway, "head")).await;
         master.query::<()>(&["REPLICAOF", "127.0.0.1", "1"]).await.unwrap();
     }

@@ -129,7 +129,7 @@ impl World {
         self.envoys.iter().map(Envoy::lost_streams).sum()
     }
 
-    /// Another writer, by a way of its own, that is told of nothing yet.
+    /// Another writer, with a connection of its own, that has no objects yet.
     pub(crate) async fn candidate(&self, fence: u128) -> (Leader, Proxy) {
         let registry = Registry::new();
         let (store, way) = open(&self.location, &self.directory, &registry).await;

@@ -79,7 +79,7 @@ fn needed(ignored: &[Kind]) -> BTreeSet<Right> {
         needed.extend(rights(part.group(), &plural, READ));
         needed.extend(rights(part.group(), &plural, WRITE));
     }
-    // The directory of proxies, and what users are told.
+    // The inventory of proxies, and events for users.
     needed.extend(rights("", "pods", READ));
     needed.extend(rights("", "nodes", READ));
     needed.extend(rights("events.k8s.io", "events", &["create", "patch"]));

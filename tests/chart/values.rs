@@ -44,7 +44,7 @@ fn compare(root: &Value, schema: &Value, values: &Value, at: &str, missing: &mut
     };
     let Some(properties) = schema["properties"].as_object() else { return };
     assert_eq!(schema["additionalProperties"], false, "{at} takes what nobody reads");
-    // What is an object of Kubernetes' own, and empty unless said.
+    // An object of Kubernetes' own, empty by default.
     if values == &serde_json::json!({}) {
         return;
     }

@@ -165,7 +165,7 @@ async fn the_pods_of_a_cluster_are_asked_through_its_api_server() {
     create_pod(&api, "distributor-b", "distributor", "Pending").await;
     create_pod(&api, "distributor-c", "distributor", "Running").await;
     create_pod(&api, "redis", "redis", "Running").await;
-    // Evicted, or ended with its node: it stays in the list, and nobody misses it.
+    // Evicted, or ended with its node: it stays in the list, and is not missing.
     create_pod(&api, "distributor-d", "distributor", "Failed").await;
     create_pod(&api, "translator-d", "translator", "Succeeded").await;
     create_pod(&api, "distributor-e", "distributor", "Running").await;
@@ -246,7 +246,7 @@ async fn the_pods_of_a_cluster_are_asked_through_its_api_server() {
     }
     assert_eq!(pod("distributor-e")["reason"], "Evicted");
     assert_eq!(pod("distributor-e")["message"], "The node had no memory left");
-    // Nobody waits for what has ended.
+    // The command does not wait for pods that have ended.
     assert!(
         !stderr(&output).contains("-d") && !stderr(&output).contains("-e "),
         "{}",

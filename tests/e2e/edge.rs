@@ -1,4 +1,4 @@
-//! What Envoys accept of clients that nobody knows: paths and headers that have two meanings, and clients that take their time.
+//! What Envoys accept from unknown clients: paths and headers that have two meanings, and clients that take their time.
 
 use crate::harness::{
     Helio, HttpRequest, HttpResponse, backend, gateway, gateway_with, replace, route, service,
@@ -116,7 +116,7 @@ async fn a_client_that_does_not_end_its_headers_is_cut_off_and_an_upload_is_not(
         "POST / HTTP/1.1\r\nhost: web.test\r\nconnection: close\r\ncontent-length: 2\r\n\r\n";
     upload.write_all(format!("{headers}1").as_bytes()).await.unwrap();
 
-    // It is told so, and its connection is closed.
+    // It gets an answer, and its connection is closed.
     let mut slow = connect().await;
     slow.write_all(b"GET / HTTP/1.1\r\nhost: web.test\r\nx-more: ").await.unwrap();
     let mut answer = String::new();

@@ -74,7 +74,7 @@ async fn routes_do_what_takes_more_than_one_request_to_see() {
             ("half", half),
         ];
         let services: String = services.map(|(name, port)| service(name, port)).concat();
-        // Nobody listens on port 1.
+        // No program listens on port 1.
         let refuses = service("half", 1).replace("half-1", "half-2");
         let (_, refuses) = refuses.rsplit_once("---").unwrap();
         write(directory, "backends.yaml", &(services + "---" + refuses));

@@ -52,7 +52,7 @@ fn cases() -> Vec<PathBuf> {
     paths
 }
 
-/// What the case says that each fleet is told.
+/// The versions that each fleet has in the case.
 fn expected(output: &str) -> BTreeMap<String, Versions> {
     // The first line is the rest of the mark, and then come the sections.
     let (_, output) = output.split_once('\n').unwrap();

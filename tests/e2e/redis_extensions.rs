@@ -218,7 +218,7 @@ impl Scene {
     async fn until_answered(&mut self, header: &str, value: &str) {
         let client = tokio::sync::Mutex::new(&mut self.client);
         until(&format!("{header}: {value}"), async || {
-            // Before the listener is there nobody listens.
+            // Envoy does not listen before it has the listener.
             let answer = client.lock().await.ask(&ask()).await;
             answer.is_ok_and(|answer| answer.header(header) == Some(value))
         })

@@ -1,4 +1,4 @@
-//! What an Envoy rejects leaves its traffic alone, is told in its words, and heals with the next good version.
+//! A rejection does not affect traffic, is reported with Envoy's error, and ends with the next good version.
 
 use crate::harness::{Helio, gateway, get, until, write};
 use heliograph_testing::Port;

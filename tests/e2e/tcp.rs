@@ -177,7 +177,7 @@ impl Call {
     }
 }
 
-/// Who answered how many connections; nobody those that were closed.
+/// How many connections each backend answered, without those that were closed.
 async fn shares(port: u16, connections: usize) -> BTreeMap<String, usize> {
     let mut answered = BTreeMap::new();
     for _ in 0..connections {
@@ -195,7 +195,7 @@ async fn until_answered_by(port: u16, name: &str) {
     .unwrap();
 }
 
-/// Says its name to everybody who connects, and then repeats what it is told. Returns its port.
+/// Sends its name on each connection, and then echoes what it receives. Returns its port.
 async fn backend(name: &'static str) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();

@@ -147,7 +147,7 @@ impl Clients {
         calls
     }
 
-    /// Streams that wait for a fleet that nobody publishes. Some may be refused.
+    /// Streams that wait for a fleet that is not published. Some may be rejected.
     pub(crate) async fn waiting(&self, streams: usize) -> Vec<Call> {
         let mut calls = Vec::new();
         for _ in 0..streams.div_ceil(STREAMS) {
@@ -176,7 +176,7 @@ impl Clients {
         halves
     }
 
-    /// How calls end that bear tokens which nobody has issued, of Envoys of the shared fleet.
+    /// How calls with made-up tokens of Envoys of the shared fleet end.
     pub(crate) async fn made_up_tokens(&self, connections: usize) -> Vec<u32> {
         let (forger, mut ends) = (Signer::new("one"), Vec::new());
         for connection in 0..connections {

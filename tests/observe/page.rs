@@ -5,7 +5,7 @@ use crate::site::{Site, get};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
-/// What is told of a metric.
+/// The description of a metric.
 #[derive(Default)]
 struct Metric {
     kind: String,

@@ -1,4 +1,4 @@
-//! A real Prometheus that scrapes what it is told to, with the chart's rules.
+//! A real Prometheus that scrapes the given targets, with the chart's rules.
 
 use crate::charts::{Question, chart};
 use crate::kubernetes::{Running, until};

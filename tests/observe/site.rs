@@ -106,7 +106,7 @@ impl Site {
         site
     }
 
-    /// Changes what proxies are told.
+    /// Changes the configuration of proxies.
     pub(crate) async fn change(&self) {
         listen_at(&self.cluster, &self.namespace, 8081).await;
     }
@@ -189,7 +189,7 @@ impl Drop for Program {
     }
 }
 
-/// A page of a port on this machine, without its head. `None` while nobody answers.
+/// A page of a port on this machine, without its head. `None` while no program answers.
 pub(crate) async fn get(port: u16, path: &str) -> Option<String> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).await.ok()?;
     // An older version has no chunks.

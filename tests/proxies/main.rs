@@ -90,7 +90,7 @@ async fn an_envoy_of_a_rendered_deployment_shows_its_token_serves_and_drains() {
     drains(&site, &proxy).await;
 }
 
-/// A connection that is in use is told to end, and waited for.
+/// Envoy asks the client of an open connection to close it, and waits for that.
 async fn drains(site: &Site, proxy: &Proxy) {
     let mut kept = TcpStream::connect(("127.0.0.1", site.gateway)).await.unwrap();
     let request = b"GET / HTTP/1.1\r\nhost: web\r\n\r\n";

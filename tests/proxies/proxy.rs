@@ -62,7 +62,7 @@ impl Proxy {
         value.parse().unwrap_or(u64::MAX)
     }
 
-    /// What its container runs before it is told to end.
+    /// The command that its container runs before it is terminated.
     pub(crate) fn pre_stop(&self, command: &[String]) -> Child {
         let command: Vec<String> = command.iter().map(|word| with_ports(word, &self.own)).collect();
         Command::new(&command[0]).args(&command[1..]).stdout(Stdio::null()).spawn().unwrap()

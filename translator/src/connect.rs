@@ -89,8 +89,8 @@ impl KubernetesArgs {
     }
 }
 
-/// A client that becomes another when the API refuses it or cannot be reached, if the file says something else by then: an
-/// expired kubeconfig is mended without a restart.
+/// A client that is replaced when the API rejects it or cannot be reached, if the kubeconfig has changed by then: so an
+/// expired kubeconfig can be renewed without a restart.
 fn renewing(client: Client, text: Option<Vec<u8>>, args: KubernetesArgs) -> Client {
     let namespace = client.default_namespace().to_owned();
     let renewal = Renewal {

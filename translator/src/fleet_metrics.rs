@@ -17,7 +17,7 @@ pub struct FleetMetrics {
     empty: Gauges,
 }
 
-/// How many fleets have metrics of their own, if nobody says.
+/// How many fleets have metrics of their own by default.
 pub const FLEETS_WITH_METRICS: usize = 1000;
 
 struct Gauges {

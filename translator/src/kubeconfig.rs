@@ -297,7 +297,7 @@ fn in_short(error: &io::Error) -> String {
 
 /// Whether the token can be sent; what sends it panics if not.
 fn is_bearer(config: &Config) -> bool {
-    // Its own type shows it to nobody but who writes it down.
+    // The type of a token shows its value only when it is serialised.
     let user = serde_json::to_value(&config.auth_info).unwrap_or_default();
     let tokens = [&user["token"], &user["auth-provider"]["config"]["id-token"]];
     let mut tokens = tokens.iter().filter_map(|token| token.as_str());

@@ -8,7 +8,7 @@ fn main() -> ExitCode {
     match program::run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // Each cause in turn, in one line; the next one often says what to do. Nobody may be listening.
+            // Each cause in turn, in one line; the next one often says what to do. stderr may be closed.
             let _ = writeln!(io::stderr(), "error: {error:#}");
             ExitCode::FAILURE
         }

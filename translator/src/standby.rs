@@ -17,7 +17,7 @@ pub(crate) struct Standby {
     fleets: BTreeMap<FleetName, Remembered>,
     /// The held fleets whose content is to be loaded, each once.
     unloaded: VecDeque<FleetName>,
-    /// It is kept here, so that no change and nobody who stops waiting takes it back.
+    /// Kept here, so that neither a change nor a caller that stops waiting cancels it.
     loading: Option<BoxFuture<'static, Result<Loaded, StoreError>>>,
     /// When to load, after a load that failed.
     retry_at: Instant,

@@ -29,7 +29,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-/// How long one that was elected waits to know everything before people are told.
+/// How long a new leader waits for all objects before it logs what is missing.
 const WAITING: Duration = Duration::from_secs(10);
 
 /// Owns the world, and publishes what follows from it for as long as it leads.
@@ -179,8 +179,8 @@ impl Translator {
         }
     }
 
-    /// Takes note of what comes, until a term is won and everything is known that there was at that moment: a watch may be
-    /// behind, and what is published must not go back.
+    /// Applies events, until a term is won and every object of that moment is known: a watch may be behind, and
+    /// publications must not go back.
     async fn stand_by(
         &mut self,
         source: &mut Source,
@@ -192,7 +192,7 @@ impl Translator {
         let mut patience = None;
         loop {
             self.apply(std::mem::take(&mut source.events));
-            // Nobody asks what changed meanwhile.
+            // No task reads the changes meanwhile.
             self.changed.clear();
             if source.synced
                 && let Some(guard) = self.unready.take()
@@ -403,7 +403,7 @@ impl Translator {
         Ok(outcome)
     }
 
-    /// Hands over what changed. When it is in the store is told as news.
+    /// Passes on the changes. A notification follows when they are in the store.
     fn publish(
         &mut self,
         mut outcome: Outcome,
@@ -429,7 +429,7 @@ impl Translator {
         });
     }
 
-    /// Takes note of what is in the store.
+    /// Records what is in the store.
     fn handle_events(&mut self, events: Vec<PublishEvent>, publisher: &Publisher) {
         for event in &events {
             match event {

@@ -8,7 +8,7 @@ use heliograph_snapshot::ResourceType;
 pub enum Allocation {
     /// The pending work for a client: another for each position.
     Position(u64),
-    /// A set of names, by its address. It is another set's once nobody asks for this one any more.
+    /// A set of names, by its address. Another set may have the address once no stream subscribes to this one.
     Names(usize),
 }
 

@@ -30,7 +30,7 @@ pub(crate) struct Encoded {
     shared: Bytes,
 }
 
-/// Responses encoded lately. Streams that are told the same share one encoding; they are told it at nearly the
+/// Recently encoded responses. Streams that receive the same response share one encoding; they receive it at nearly the
 /// same time, so a few are enough for each class of clients.
 #[derive(Debug, Default)]
 pub struct Encodings {

@@ -30,7 +30,8 @@ impl ClientState {
         self.0.acknowledged()
     }
 
-    /// The types that the client asks for, in the order in which it is told of them. Costs what is in hand.
+    /// The types that the client subscribes to, in the order of updates. The cost is in proportion to the replies under
+    /// way.
     pub fn progress(&self) -> impl Iterator<Item = Progress> {
         let state = self.0.state();
         ResourceType::ALL.into_iter().filter_map(|kind| Some(state.watch(kind)?.progress()))

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 /// A request of either protocol, without the node, which belongs to the stream.
 ///
-/// What it asks for may be long, and most clients ask what others asked before: it is read only where nobody did.
+/// Its list of names may be long, and most clients send the same as others before: it is decoded only the first time.
 #[derive(Clone, Debug)]
 pub struct Request {
     kind: Option<ResourceType>,
@@ -114,7 +114,7 @@ pub const NAMES_BYTES_LIMIT: usize = 16 << 20;
 /// How many names of one type a stream may ask for that its view does not have, beyond as many as the view has: some that are
 /// yet to come, and all of those that were just removed. Such names are a stream's own, and the others are the view's.
 pub const ABSENT_NAMES_LIMIT: usize = 10_000;
-/// How many details an error may have. Nobody reads them, and an Envoy sends none.
+/// How many details an error may have. They are not read, and an Envoy sends none.
 pub(crate) const DETAILS_LIMIT: usize = 1000;
 /// How much of a client's error text is read.
 const ERROR_LIMIT: usize = 16 << 10;

@@ -178,7 +178,7 @@ pub(crate) fn digest_of(content: &[u8]) -> u128 {
     xxh3_128_with_seed(content, seed())
 }
 
-/// Unknown outside, so that nobody can tell which two requests have the same digest.
+/// Secret, so that a client cannot construct two requests with the same digest.
 fn seed() -> u64 {
     static SEED: OnceLock<u64> = OnceLock::new();
     *SEED.get_or_init(|| RandomState::new().hash_one(()))

@@ -12,8 +12,8 @@ use crate::watch::{Answered, IdleWatch, Settled, Watch};
 use heliograph_snapshot::{Head, Resource, ResourceType};
 use std::sync::Arc;
 
-/// All that decides what a client is told next, without what is its own: no nonces, and no times. So it is the same
-/// for all clients that have come as far.
+/// Everything that decides what a client is sent next, without its own nonces and times. So all clients at the same
+/// point have the same state.
 #[derive(Clone, Debug)]
 pub(crate) struct State {
     protocol: Protocol,

@@ -99,8 +99,8 @@ impl Subscription {
             let gone: NameSet = gone.into_iter().collect();
             let kept = names.unwrap_or_else(|| self.names.clone());
             let released = kept.iter().filter(|name| gone.contains(name));
-            // "The client unsubscribed from a name that the wildcard still covers": it may have dropped the
-            // resource, so it is told once more what there is.
+            // "The client unsubscribed from a name that the wildcard still covers": it may have dropped the resource, so
+            // it is sent once more.
             if self.wildcard {
                 change
                     .requested

@@ -108,8 +108,8 @@ struct Entry {
     used: u32,
 }
 
-/// A position and an input, as two digests with keys of their own: no two inputs have the same by chance, and nobody
-/// outside can tell which two would.
+/// A state and an input, as two digests with keys of their own: no two inputs have the same by chance, and a client
+/// cannot construct two that have.
 type Key = (u64, u64, u64);
 
 /// How many times [`TransitionCache::age`] is called until an unused transition is dropped. Clients that do the same are apart

@@ -14,8 +14,8 @@ pub struct View {
     ordered: [OnceLock<Box<[Arc<Resource>]>>; ResourceType::ALL.len()],
 }
 
-/// A resource that is served at an older version, because clients rejected the newest. A client that took the newest
-/// keeps it: nobody goes back.
+/// A resource that is served at an older version, because clients rejected the newest. A client that accepted the newest
+/// keeps it: no client goes back.
 #[derive(Clone, Debug)]
 pub struct Substitute {
     pub kind: ResourceType,

@@ -63,8 +63,8 @@ impl Rejections {
         true
     }
 
-    /// The oldest of the proxy that has most, and of `voter` rather than of another with as many: so that one which rejects in
-    /// ever other words displaces its own. The oldest of all if nobody has more than one.
+    /// The oldest of the proxy that has most, and of `voter` rather than of another with as many: so a proxy that
+    /// rejects with ever different texts displaces its own. The oldest of all if no proxy has more than one.
     fn displaced(&self, voter: Voter) -> usize {
         let mut counts = HashMap::<Voter, usize>::new();
         for only in self.0.iter().filter_map(|entry| entry.only) {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 const BYTES_LIMIT: usize = 1 << 20;
 /// How much of that records may take that the store has lost.
 const REMEMBERED_LIMIT: usize = BYTES_LIMIT / 2;
-/// How much is told of a rejection, in bytes of the client's words and in resources.
+/// How much of a rejection is reported: bytes of the client's error text, and resources.
 const WHOLE: (usize, usize) = (RejectionReport::DETAIL, RejectionReport::RESOURCES);
 /// The same for a fleet that takes more than its share: the first that fits.
 const CUTS: [(usize, usize); 2] = [(256, 8), (64, 1)];
@@ -22,7 +22,7 @@ pub(super) fn of(replica: &str, fleets: &Fleets) -> AckReport {
     let reports = loaded.iter().map(|(name, fleet)| (name.clone(), of_fleet(fleet)));
     let mut said: BTreeMap<_, _> =
         reports.filter(|(_, report)| *report != FleetReport::default()).collect();
-    // Once these are repaired, the others are told of.
+    // Once these are repaired, the others are reported.
     let damaged: BTreeMap<_, _> = fleets.damaged().into_iter().take(AckReport::DAMAGED).collect();
     let remembered = fitting(fleets.remembered(), REMEMBERED_LIMIT);
     let others = damaged.keys().map(|name| name.as_str().len() + size_of::<Head>());

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::time::{Instant, sleep, timeout};
 
-/// The task that sends the store what this replica's clients answered. Nobody waits for it: without the store, clients are
-/// served all the same.
+/// The task that sends the answers of this replica's clients to the store. No stream waits for it: without the store,
+/// clients are served all the same.
 pub(crate) struct Reporter {
     store: Arc<dyn FeedbackSender>,
     fleets: Fleets,

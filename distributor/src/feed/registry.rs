@@ -211,7 +211,7 @@ impl FleetSlot {
 
     /// Replaces the record of a fleet that is not in memory.
     pub(super) fn update_record(&self, record: &Record) {
-        // Nobody waits for this, so nobody is woken.
+        // No stream waits for this, so none is woken.
         self.state.send_if_modified(|state| {
             match state {
                 FleetState::Known { head, bytes } | FleetState::Failed { head, bytes, .. } => {

@@ -53,7 +53,7 @@ fn with_cluster(fleet: &str) -> Arc<Snapshot> {
     Arc::new(snapshot(fleet, 1).with(Head { epoch: 0, fence: 1, sequence: 1 }, [change]))
 }
 
-/// A client that asks for clusters, is told, and leaves.
+/// A client that asks for clusters, receives them, and disconnects.
 fn visit((fleet, views_receiver): (Arc<Fleet>, ViewsReceiver)) {
     let views = views_receiver.borrow().clone().unwrap();
     let view = views.of(&ClientInfo::default(), &mut ClassHandle::default());
@@ -125,7 +125,7 @@ async fn many_who_wait_for_a_fleet_ask_for_it_once_and_hear_at_once_that_it_cann
         let unserved = waiting.await.err();
         assert_eq!(unserved, Some(Unserved::StoreAway(name.clone())));
     }
-    // Who comes now is told the same, and where the store is is nobody's business.
+    // A new stream gets the same error, without the address of the store.
     let message = fleets.wait_for(&name).await.err().unwrap().to_string();
     assert!(
         message.contains("the store does not answer") && !message.contains("10.0.0.1"),

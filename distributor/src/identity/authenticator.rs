@@ -193,7 +193,7 @@ impl AuthenticationMethods {
         let mut values = headers.get_all(AUTHORIZATION).iter();
         let token = match (values.next(), values.next()) {
             (Some(value), None) => value.to_str().ok().and_then(bearer),
-            // Of two, nobody knows which is meant.
+            // Of two credentials, it is unclear which is meant.
             _ => None,
         };
         match token {

@@ -30,9 +30,9 @@ enum Fetched {
 }
 
 const PATH: &str = "/openid/v1/jwks";
-/// How often they are asked for while nobody wants others, or they are denied.
+/// How often the keys are read while no refresh is requested, or the API server denies them.
 const EVERY: Duration = Duration::from_secs(300);
-/// How often at most, however many tokens name keys that nobody knows.
+/// How often at most, however many tokens name unknown keys.
 const PAUSE: Duration = Duration::from_secs(10);
 
 impl ClusterKeys {
@@ -60,7 +60,7 @@ impl ClusterKeys {
             let wait = fetched.wait();
             last = Some(fetched);
             sleep(PAUSE).await;
-            // Whoever asked meanwhile is heard now.
+            // A refresh that was requested meanwhile begins now.
             let _ = timeout(wait, self.refresh_requested.notified()).await;
         }
     }

@@ -28,7 +28,8 @@ pub(super) struct Claims {
     pub(super) pod: Option<Arc<str>>,
 }
 
-/// What a token says of itself, and nobody has proven. To be used only where a lie harms nobody but the liar.
+/// The claims of a token before its signature is verified. To be used only where false claims harm only the token's
+/// sender.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Unproven {
     pub(super) expires: Option<SystemTime>,

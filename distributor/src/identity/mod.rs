@@ -35,7 +35,7 @@ use std::sync::Arc;
 /// Who a client is, by what it has proven and nothing else.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Identity {
-    /// Nobody was asked: plaintext on loopback, or because an operator wanted it so.
+    /// Without authentication: plaintext on loopback, or because an operator wanted it so.
     Anybody,
     /// `spiffe://TRUST-DOMAIN/PATH`, of a certificate or a token.
     Spiffe(String),

@@ -19,7 +19,7 @@ pub(super) struct Reviewer {
     api: Arc<Api>,
     audience: String,
     reviews: Mutex<Reviews>,
-    /// Which tokens that nobody has seen are asked about: they may be made up.
+    /// Decides which new tokens are reviewed: they may be made up.
     admission: ReviewAdmission,
     /// So many questions at once about those that are known, which wait for no new one when their stream is looked at again.
     known: Semaphore,
@@ -82,7 +82,7 @@ struct Extra {
 
 const PATH: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
 const KNOWN_AT_ONCE: usize = 8;
-/// After a failure nobody asks for so long. Otherwise all streams would wait, one after the other, for a server that hangs.
+/// The pause after a failure. Otherwise all streams would wait, one after the other, for a server that hangs.
 const PAUSE: Duration = Duration::from_secs(2);
 
 impl Reviewer {

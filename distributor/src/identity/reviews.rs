@@ -57,7 +57,7 @@ impl Reviews {
         known.or_else(|| self.refused.younger(key, now, self.fresh.min(FRESH_REFUSAL)))
     }
 
-    /// What holds where nobody can be asked.
+    /// The cached review that is valid while the API server is unreachable.
     pub(super) fn trusted(&self, key: &blake3::Hash, now: SystemTime) -> Option<CachedReview> {
         self.known.younger(key, now, TRUSTED)
     }

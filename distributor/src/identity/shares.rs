@@ -117,7 +117,8 @@ impl ReviewShares {
         });
     }
 
-    /// A token from this address is good. So whoever makes tokens up there is not alone, and nobody waits for its sake.
+    /// A token from this address is good. So a sender of made-up tokens shares the address with other clients, which
+    /// must not wait because of it.
     pub(super) fn accepted(&mut self, address: IpAddr) {
         self.change(address, |source| {
             (source.refused, source.penalties) = (0, 0);
@@ -127,7 +128,7 @@ impl ReviewShares {
 
     /// Kubernetes refused a token from this address, which had taken a turn.
     pub(super) fn refused(&mut self, address: IpAddr, precheck: Precheck, now: Duration) {
-        // One that the cluster has signed is of a pod or an account that is gone, and nobody made it up.
+        // A token that the cluster has signed is of a pod or an account that is gone, and not made up.
         if precheck != Precheck::Signed {
             self.change(address, |source| source.refused(now));
         }

@@ -80,7 +80,7 @@ impl Admission {
         }
     }
 
-    /// Nobody knows yet who it is.
+    /// A connection before authentication.
     pub(crate) fn connect(&mut self, from: IpAddr) -> Result<(), Refusal> {
         let from = network(from);
         if self.drain.is_some() {
@@ -320,7 +320,7 @@ mod tests {
     #[test]
     fn so_many_connections_and_no_more() {
         let mut admission = admission(|args| args.max_connections = 2);
-        // Three that nobody knows, of which two can be known.
+        // Three before authentication, of which two can be authenticated.
         (0..3).for_each(|_| admission.connect(ONE).unwrap());
         assert_eq!(admission.authenticate(&of(ONE)), Ok(()));
         assert_eq!(admission.authenticate(&of(ONE)), Ok(()));

@@ -38,9 +38,9 @@ pub(crate) enum Ending {
     Drain,
     /// It asked for nothing in time.
     Silence,
-    /// Nobody knew who it was, and it made room for another.
+    /// It was not authenticated yet, and was closed for another.
     Unauthenticated,
-    /// Something waited for it, and it did not read.
+    /// It did not read what was sent to it.
     SlowReader,
     /// Other replicas have fewer streams.
     Excess,

@@ -42,7 +42,7 @@ pub(crate) enum QuotaKey {
 pub(crate) enum Cause {
     /// The client asks for it.
     Client,
-    /// The view changed, or time passed: nobody is to blame.
+    /// The view changed, or time passed: no request of the client is the cause.
     Replica,
 }
 
@@ -125,7 +125,7 @@ impl SubscriptionQuota {
         if own > self.per_owner {
             return Some(Refusal::IdentityMemory);
         }
-        // Nobody has more than is left to all others: so there is always something left.
+        // No client has more than is left for all others: so there is always something left.
         match self.limit.checked_sub(used) {
             Some(left) if own > left => Some(Refusal::ReplicaMemory),
             Some(left) if of_namespace > left.min(self.per_namespace) => {
@@ -298,7 +298,7 @@ mod tests {
         };
         assert_eq!(charge(&mut permit, 1, 301, Cause::Client), Err(Refusal::IdentityMemory));
         assert_eq!(quota.kept().used, 0);
-        // A view that lost what was asked for is nobody's fault, and to ask for less is always right.
+        // It is no client's fault when the view loses a resource, and a smaller subscription is always allowed.
         assert_eq!(charge(&mut permit, 1, 500, Cause::Replica), Ok(()));
         assert_eq!(charge(&mut permit, 1, 450, Cause::Client), Ok(()));
         assert_eq!(charge(&mut other, 2, 100, Cause::Client), Ok(()));

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// The connections of whom nobody knows who they are: in a TLS handshake, without a request, or with a token that is being
-/// looked at. They are a class of their own, so that they never take the room of those who are known. When there are too many of
-/// them, the oldest makes room for the newest: whoever means it is known within a moment.
+/// The connections without an identity yet: in a TLS handshake, without a request, or with a token under review. They
+/// have a limit of their own, so that they never displace authenticated ones. When there are too many of them, the
+/// oldest is closed for the newest: an honest client authenticates within a moment.
 #[derive(Debug)]
 pub(crate) struct Unauthenticated<T> {
     limit: usize,
@@ -23,7 +23,8 @@ struct Waiting<T> {
     connection: T,
 }
 
-/// So long nobody has to make room. Otherwise, when very many come at once who mean it, none of them would ever get through.
+/// How long a connection is not closed for another. Otherwise, when very many honest clients connect at once, none of
+/// them would ever authenticate.
 const GRACE: Duration = Duration::from_secs(1);
 /// An address that has more than this part of all that there may be makes room for itself. With the defaults it is half of what an
 /// address may have, so that this comes before `--max-connections-per-address`.

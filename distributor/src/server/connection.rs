@@ -64,7 +64,7 @@ where
             }
         };
         if matches!(ending, Ending::Silence | Ending::Unauthenticated | Ending::SlowReader) {
-            // There is nobody to say goodbye to.
+            // The client is gone, so GOAWAY cannot be sent.
             return;
         }
         connection.as_mut().graceful_shutdown();

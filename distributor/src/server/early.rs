@@ -21,9 +21,9 @@ pin_project! {
 /// How much is received early: as much as a small request. What comes beyond stays in HTTP/2, which takes a window of it at most.
 const EARLY: usize = 96 << 10;
 
-/// Waits for `work`, and receives meanwhile what the client sends. Otherwise HTTP/2 would keep up to a whole window for each stream,
-/// and nobody would count it. `charge` counts how many bytes are kept, in the place of what it counted before, or refuses them;
-/// then the client is gone. `early` is what was received before. Returns all of it with the outcome.
+/// Waits for `work`, and meanwhile receives what the client sends. Otherwise HTTP/2 would keep up to a whole window for
+/// each stream, uncounted. `charge` replaces the number of bytes that are kept, or refuses them; then the stream ends.
+/// `early` is what was received before. Returns all of it with the outcome.
 pub(super) async fn receive_during<T, B>(
     work: impl Future<Output = T>,
     body: &mut B,

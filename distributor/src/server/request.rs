@@ -229,7 +229,7 @@ mod tests {
         let refused = half(&admission_control, large.into()).next().await.unwrap_err();
         assert_eq!(refused.code(), Code::Unavailable);
         assert!(half(&admission_control, vec![0; 5]).next().await.unwrap().is_some());
-        // Who leaves makes room, and so does whom nobody waits for any longer.
+        // A client that leaves makes room, and so does one whose time is over.
         halves.pop();
         halves.push(half(&admission_control, large.into()));
         let late = halves[0].next().await.unwrap_err();

@@ -71,7 +71,7 @@ struct Serving {
 struct Published {
     fleet: Arc<Fleet>,
     views: ViewsReceiver,
-    /// Taken out of `views`: to derive a client's view takes a while, and nobody could publish the next one meanwhile.
+    /// Taken out of `views`: deriving a client's view takes a while, and would block the next publication.
     newest: Arc<Views>,
 }
 

@@ -71,8 +71,8 @@ impl Material {
             key.wrong(format!("not the key of {}: {error}", certificate.path.display()))
         })?;
         config.alpn_protocols = vec![b"h2".to_vec()];
-        // Nobody resumes: a session would bring back an identity that was verified against earlier CAs. It
-        // also spares the tickets, and a store of them.
+        // No resumption: a session would bring back an identity that was verified against earlier CAs. So neither
+        // tickets nor a store of them is needed.
         config.send_tls13_tickets = 0;
         config.session_storage = Arc::new(NoServerSessionStorage {});
         Ok(Self { config: Arc::new(config), clients, expires, ca_expires })

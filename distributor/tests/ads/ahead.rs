@@ -41,8 +41,8 @@ async fn behind() -> (World, World) {
     (ahead, behind)
 }
 
-/// What a client that holds "green" is told by a replica that is behind. It is told nothing for so long, and then all of
-/// the newer snapshot.
+/// What a replica that is behind sends to a client that has "green": nothing while it is behind, and then all of the
+/// newer snapshot.
 async fn told_once_caught_up(
     ahead: &World,
     behind: &World,
@@ -86,8 +86,8 @@ async fn it_is_left_alone_for_a_bounded_time_while_the_store_is_away() {
     assert_eq!(behind.metric(STALE_READ_FALLBACKS), 1);
 }
 
-/// A client that has all of `newest` comes to a replica that is at `cached` and has started without the store. It is told
-/// nothing until the replica has been compared, and never of what is older.
+/// A client that has all of `newest` comes to a replica that is at `cached` and has started without the store. It is
+/// sent nothing until the replica has been compared, and never anything older.
 async fn is_left_alone(
     protocol: Protocol,
     cached: &[(ResourceType, Resource)],

@@ -39,7 +39,7 @@ async fn a_change_is_timed_for_those_who_were_there() {
         assert!(comes_true(|| world.metric(COUNT) == 3).await, "{}", world.metric(COUNT));
         assert_eq!(within(&world, "0.005"), 2);
 
-        // What tells nobody anything is acknowledged by nobody.
+        // A publication that changes nothing for any client is not acknowledged.
         world.publish(&gateway("blue")).await;
         world.acknowledged(2).await;
         assert_eq!(world.metric(COUNT), 3);

@@ -109,7 +109,7 @@ impl Watch for Slow {
     fn next(&mut self) -> BoxFuture<'_, Notice> {
         Box::pin(async move {
             loop {
-                // Kept until it is told, since this may be dropped while it waits.
+                // Kept until it is returned, since this future may be dropped while it waits.
                 if self.received.is_none() {
                     self.received = Some(self.inner.next().await);
                 }

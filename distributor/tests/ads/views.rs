@@ -85,7 +85,7 @@ async fn each_zone_has_its_own_priorities_and_who_is_relabelled_moves_without_a_
             client.until("priorities of its zone", DEADLINE, prefers(zone)).await.unwrap();
             client.until("warm client", DEADLINE, State::is_warm).await.unwrap();
         }
-        // Whom nobody knows prefers nothing.
+        // A proxy that is not in the inventory prefers nothing.
         let stranger = connect(&world, protocol, "stranger");
         let state = stranger.until("warm client", DEADLINE, State::is_warm).await.unwrap();
         assert!(priorities(&state).values().all(|priority| *priority == 0));

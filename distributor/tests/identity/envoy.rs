@@ -35,7 +35,7 @@ async fn an_envoy_is_known_by_its_certificate_and_all_certificates_are_rotated_u
     until("it has its cluster", async || envoy.get("/clusters").await.contains("backend::")).await;
     assert!(envoy.is_connected().await);
 
-    // The Envoy's files first, then the server's: what was shown before is of nobody then.
+    // The Envoy's files first, then the server's: then no CA trusts the earlier certificates.
     mount.swap(&next.issue(ENVOY), &next.pem());
     site.place(&next.issue("127.0.0.1"));
     site.write("ca.pem", &next.pem());

@@ -144,7 +144,7 @@ async fn tokens_that_are_made_up_do_not_flood_the_api() {
     let token = cluster.token("edge", "envoy", &[AUDIENCE]).await;
     let client = site.bears(&token, Protocol::Delta, "edge/gateway");
     serves(&client).await;
-    // What is no token is not asked about at all, and what was refused lately not again.
+    // Text that is not a token is not reviewed at all, and a recently rejected token not again.
     assert_eq!(code(&site, METHODS[0], "rubbish").await, Code::Unauthenticated);
     assert_eq!(reviews(&site, "refused"), 0);
     let forger = Signer::new("one");

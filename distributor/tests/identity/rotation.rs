@@ -143,7 +143,7 @@ async fn a_rule_that_is_taken_away_before_a_fleet_is_named_counts() {
         args.xds_access = args.xds_cert.as_ref().map(|file| file.with_file_name("access.yaml"));
         let rules = "rules: [{spiffe: 'spiffe://*/ns/edge/sa/*', fleets: ['*/gateway']}]";
         std::fs::write(args.xds_access.as_ref().unwrap(), rules).unwrap();
-        // Nobody is looked at again meanwhile.
+        // No stream is authenticated again meanwhile.
         args.xds_recheck_seconds = Some(3600);
         args
     })

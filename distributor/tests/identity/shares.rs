@@ -56,7 +56,7 @@ async fn an_identity_that_takes_all_it_can_leaves_room_for_others() {
     assert!(page.contains(&first) && page.contains("\"limit\": 20\n"), "{page}");
 }
 
-/// Those that wait for a fleet that nobody publishes are streams as well.
+/// Streams that wait for a fleet that is not published count as well.
 #[tokio::test]
 async fn streams_that_wait_count_and_accounts_of_one_namespace_count_together() {
     let site = site().await;
@@ -84,7 +84,7 @@ async fn streams_that_wait_count_and_accounts_of_one_namespace_count_together() 
     serves(&site.shows(&other, Protocol::Delta, "default/gateway")).await;
 }
 
-/// Such as requests that wait for a fleet which nobody publishes.
+/// Such as requests that wait for a fleet that is not published.
 #[tokio::test]
 async fn accounts_of_one_namespace_together_leave_memory_to_others() {
     let load = LoadArgs { subscription_memory: 4 << 20, ..LoadArgs::default() };

@@ -62,7 +62,7 @@ async fn ten_thousand_half_open_handshakes_take_little_and_end() {
         // 20 KiB for each, and what serving takes beside them.
         let bound = 100 + most * 20 / 1024;
         assert!(taken < bound, "{taken} MiB with {most} at once: {bound} would be too much");
-        // Nobody waits for them for longer than that.
+        // The server does not wait longer for them.
         until("they are closed", async || site.distributor.metric(CONNECTIONS).await == 1).await;
         for mut half in halves {
             let _ = half.read_to_end(&mut Vec::new()).await;
@@ -218,7 +218,7 @@ async fn half_received(
             let mut raw_stream = RawStream::open_on(opener.clone()).await.unwrap();
             let half = half.clone();
             streams.push(tokio::spawn(async move {
-                // Those for which there is no room are told so under way.
+                // Streams for which there is no room are rejected under way.
                 let _ = raw_stream.send(half).await;
                 raw_stream
             }));

@@ -27,7 +27,7 @@ async fn streams_that_wait_for_a_fleet_take_a_bounded_memory() {
     let before = site.distributor.peak_memory();
     let node = Node { cluster: "not/there".to_owned(), ..Default::default() };
     let first = framed(&DeltaDiscoveryRequest { node: Some(node), ..request(Vec::new()) });
-    // Empty messages, which nobody reads yet.
+    // Empty messages, which are not read yet.
     let words: Bytes = [first, vec![0; UNREAD]].concat().into();
     let mut raw_streams = Vec::new();
     for _ in 0..STREAMS / ON_EACH {
@@ -57,7 +57,7 @@ async fn streams_that_wait_for_a_fleet_take_a_bounded_memory() {
     site.goes_on().await;
 }
 
-/// Nobody has shown yet who they are, and the API server does not answer.
+/// No call is authenticated yet, and the API server does not answer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn calls_that_wait_for_a_token_review_take_a_bounded_memory() {
     const CONNECTIONS: usize = 200;

@@ -25,7 +25,7 @@ pub(crate) async fn connect_over<IO>(io: IO) -> SendRequest<Bytes>
 where
     IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    // Room for what nobody reads.
+    // Room for data that is not read.
     connect_with(io, 16 << 20).await
 }
 

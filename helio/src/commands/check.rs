@@ -31,7 +31,7 @@ struct Findings {
     /// How many objects were looked at.
     objects: usize,
     problems: Vec<Finding>,
-    /// Documents of kinds that nobody here translates.
+    /// Documents of kinds that Heliograph does not translate.
     ignored: Vec<Remark>,
 }
 

@@ -94,7 +94,7 @@ async fn start(args: &Args, logging: Logging) -> anyhow::Result<Tasks> {
     FleetMetrics::register(&registry, report.clone(), FLEETS_WITH_METRICS)?;
     let acks = AckReader::new(acks, &translator);
     let admin = admin::bind(args.admin.admin_address).await?;
-    // Its own Envoys are on this machine, so nobody is asked who they are.
+    // Its own Envoys are on this machine, so clients are not authenticated.
     let security = heliograph_distributor::SecurityArgs::default();
     let store = DistributorStore::new(store);
     let distributor =

@@ -174,7 +174,7 @@ impl Station {
                 ended = self.supervise(&mut envoy, &mut infra, &mut unready) => Some(ended?),
             };
             let Some(status) = ended else {
-                // Nobody waits for an Envoy that is not wanted any more.
+                // Readiness does not wait for an Envoy that is not wanted any more.
                 if let Some(token) = unready.take() {
                     token.done();
                 }

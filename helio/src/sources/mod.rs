@@ -100,7 +100,7 @@ pub(crate) struct AdminPort<'a> {
 pub(crate) struct Answers<T> {
     pub(crate) given: Vec<(String, T)>,
     pub(crate) silent: Vec<Silent>,
-    /// Nobody else is there: all pods of a cluster were asked, and not ports that somebody named.
+    /// There are no other programs: all pods of a cluster were asked, and not ports that the user named.
     pub(crate) is_whole: bool,
 }
 
@@ -215,7 +215,7 @@ impl Sources {
         self.is_whole
     }
 
-    /// Asks all at once. One that fails or takes too long keeps nobody from answering. If nobody does, that is an error.
+    /// Asks all at once. One that fails or takes too long does not affect the others. It is an error if none answers.
     pub(crate) async fn ask<T>(
         &self,
         question: impl AsyncFn(&AdminSource, &mut AdminConnection) -> anyhow::Result<T>,

@@ -11,7 +11,7 @@ pub enum Event {
     Asked { fleet: FleetName, head: Head, content: Option<Arc<Content>> },
     /// What the writer was told. An ask without an answer is one whose outcome is not known.
     Answered { fleet: FleetName, head: Head, outcome: Outcome },
-    /// The writers are told that a fleet is no more, or that it is one again. Until the first of these it is one.
+    /// A fleet ceases to be wanted, or is wanted again. Before the first of these events it is wanted.
     Wanted { fleet: FleetName, is_wanted: bool },
     /// A reader of all fleets begins.
     Reads { reader: Arc<str> },

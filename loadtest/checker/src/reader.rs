@@ -56,8 +56,8 @@ impl StoreReader {
         });
     }
 
-    /// A fleet that is no more is not owed to anybody, whatever was published last: the store may have lost that before
-    /// somebody read it, and then nobody knows of it.
+    /// A reader need not have a fleet that is not wanted any more, whatever was published last: the store may have lost
+    /// that before anything read it.
     pub(crate) fn end(
         &self,
         publishes: &Publishes,

@@ -32,8 +32,8 @@ pub struct Options {
     /// Which resources it rejects, and with which words.
     pub rejects: Arc<Validator>,
     pub witness: Arc<Witness>,
-    /// Hears of each stream that the client opens on its own after it lost one, as an Envoy does. Without it, a client whose
-    /// stream has ended has none until it is told to reconnect.
+    /// Called for each stream that the client opens by itself after it lost one, as an Envoy does. Without this
+    /// callback, a client whose stream has ended has none until a caller reconnects it.
     pub reconnects: Option<Arc<dyn Fn() + Send + Sync>>,
 }
 

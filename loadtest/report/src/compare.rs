@@ -60,7 +60,7 @@ pub struct ComparisonRow {
 pub enum RowStatus {
     Within,
     Regressed,
-    /// It was measured before and is not any more, so nobody can say that it did not get worse.
+    /// It was measured before and is not any more, so it may have become worse.
     Missing,
     /// There is nothing to compare it with.
     New,

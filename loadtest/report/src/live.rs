@@ -32,7 +32,7 @@ pub struct ProgressLine<W> {
     last: Option<Duration>,
 }
 
-/// Between two lines where nobody watches, as in the log of a build.
+/// The interval between two lines without a terminal, as in the log of a build.
 const LINE_INTERVAL: Duration = Duration::from_secs(5);
 
 pub fn line(live: &LiveStatus) -> String {

@@ -33,7 +33,7 @@ fn processes_are_counted_together() {
     let both = Sampler::pids([here, there]).sample(0, 0).unwrap();
     assert!(both.rss > one.rss && one.rss > 0, "{one:?} {both:?}");
 
-    // It is told as gone while its parent has not noticed, and afterwards.
+    // It is reported as gone before its parent has noticed, and afterwards.
     child.kill().unwrap();
     let deadline = Instant::now() + Duration::from_secs(60);
     let unnoticed = loop {

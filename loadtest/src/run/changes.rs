@@ -12,7 +12,7 @@ pub struct Changes {
     pub count: u32,
 }
 
-/// From when workers are told until the first change is due.
+/// The time from the order to workers until the first change is due.
 const LEAD: Duration = Duration::from_millis(20);
 
 impl Run {
@@ -62,7 +62,7 @@ impl Changes {
         Self { kind, reach: Reach::EveryFleet, every: Duration::from_secs(1), count: 1 }
     }
 
-    /// How many workers are told of at once.
+    /// How many changes one order to workers has.
     fn at_once(&self) -> u32 {
         match self.kind {
             UpdateKind::Endpoint | UpdateKind::Route => 2_000,

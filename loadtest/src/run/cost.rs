@@ -1,8 +1,8 @@
 use heliograph_report::{PerStream, Sample};
 
-/// What one more stream costs, seen at moments when nothing was under way: nobody was there yet, or all who were had
-/// everything. Between them, a server has accepted connections that it has not served yet, and each would seem to cost
-/// next to nothing.
+/// The cost of one more stream, measured at moments when nothing was under way: without clients, or when all clients had
+/// everything. Between these moments, a server has accepted connections that it has not served yet, and each would seem
+/// to cost next to nothing.
 #[derive(Debug, Default)]
 pub(super) struct Cost {
     settled: Vec<Sample>,

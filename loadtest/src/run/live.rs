@@ -11,7 +11,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 #[derive(Debug)]
 pub(super) struct Stage {
     now: Mutex<Scene>,
-    /// None if nobody looks.
+    /// None if progress is not shown.
     progress: Option<Mutex<ProgressLine<Stderr>>>,
 }
 
@@ -63,7 +63,7 @@ pub(super) async fn follow(
     let mut before = (Figures::default(), started);
     loop {
         ticks.tick().await;
-        // A server that is gone shows elsewhere too; there is nobody to tell it here.
+        // A server that is gone is reported elsewhere.
         let _ = watch.sample().await;
         let samples = total(&watch.servers());
         let (figures, now) = (reports.figures(), Instant::now());

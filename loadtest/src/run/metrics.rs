@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use tokio::net::TcpListener;
 use tokio::task::AbortHandle;
 
-/// Serves `/metrics` until it is told to stop.
+/// Serves `/metrics` until it is stopped.
 pub(super) async fn serve(address: SocketAddr) -> Result<(RunMetrics, AbortHandle), RunError> {
     let failed = |reason: String| RunError::Metrics(reason);
     let registry = Registry::new();
@@ -22,7 +22,7 @@ pub(super) async fn serve(address: SocketAddr) -> Result<(RunMetrics, AbortHandl
     };
     let router = Router::new().route("/metrics", get(page));
     let serving = tokio::spawn(async move {
-        // It ends with the run, or with the listener, which nobody else can close.
+        // It ends with the run, or with the listener, which no other task can close.
         let _ = axum::serve(listener, router).await;
     });
     Ok((metrics, serving.abort_handle()))

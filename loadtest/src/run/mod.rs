@@ -128,7 +128,7 @@ impl RunOptions {
 }
 
 impl Run {
-    /// Gives the servers what they are to serve, and starts the processes of the clients. Nobody is connected yet.
+    /// Gives the servers the resources to serve, and starts the processes of the clients. No client is connected yet.
     pub async fn start(
         plan: RunPlan,
         mut target: Target,
@@ -309,7 +309,7 @@ impl Run {
         self.workers.send(&WorkerOrder::Servers(self.target.addresses())).await
     }
 
-    /// What all servers use now, together. None if nobody said which processes they are.
+    /// The sum of what all servers use now. None if their processes are not known.
     pub async fn sample(&mut self) -> Result<Option<Sample>, RunError> {
         self.sync().await?;
         Ok(self.watch.sample().await?)

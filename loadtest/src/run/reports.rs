@@ -135,7 +135,7 @@ impl WorkerReports {
             .collect()
     }
 
-    /// Why there is no server, if nobody has got anything yet and it will stay so.
+    /// Why no server can be reached, if no client has received anything and none will.
     pub(super) fn no_server(&self) -> Option<String> {
         let latest = self.latest();
         let since = latest.first_stream_failure?.elapsed();

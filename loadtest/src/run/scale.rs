@@ -16,7 +16,7 @@ pub struct Scale {
 }
 
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// Endpoints change so often meanwhile: nobody may miss one while it moves.
+/// How often endpoints change meanwhile: no client may miss a change while it moves.
 const CHANGE: Duration = Duration::from_secs(5);
 
 /// By how much a server may be above the mean: what replicas tolerate among themselves, and one stream that is cut off.

@@ -35,7 +35,7 @@ impl Watch {
     ) -> Self {
         let servers = servers.into_iter().map(|(name, sampler)| Server::new(name, sampler));
         let mut clients = Server::new("clients".to_owned(), Sampler::pids(clients));
-        // That one has ended is told by others, and better.
+        // Other code reports that a worker has ended, with more detail.
         clients.away = true;
         let seen = Seen { servers: servers.collect(), clients };
         Self { reports, seen: Mutex::new(seen) }

@@ -17,7 +17,7 @@ pub enum ScenarioError {
     Invalid { name: String, reason: String },
 }
 
-/// Nobody means more; what is larger is a slip of the keyboard.
+/// A larger number is probably a typing error.
 const MOST_CLIENTS: usize = 1_000_000;
 const MOST_RESOURCES: usize = 1_000_000;
 const MOST_FLEETS: usize = 10_000;

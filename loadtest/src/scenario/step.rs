@@ -70,7 +70,7 @@ struct Written {
 const VERBS: &str =
     "idle, change, reconnect, restart-servers, add-servers, scale-servers or behave";
 
-/// For streams to even out, if nobody says.
+/// The default time for streams to even out.
 const EVEN_WITHIN: Duration = Duration::from_secs(600);
 
 impl TryFrom<Written> for Step {

@@ -45,7 +45,7 @@ struct Replica {
     admin: SocketAddr,
 }
 
-/// Replicas that nobody is led to any more.
+/// Replicas to which no client is directed any more.
 #[derive(Debug)]
 pub(crate) struct Retired {
     replicas: Vec<Replica>,
@@ -103,7 +103,7 @@ impl Heliograph {
         self.replicas.iter().map(|replica| url(tls, replica.xds)).collect()
     }
 
-    /// Where its Redis is, as the programs are told.
+    /// The address of its Redis, as the programs get it.
     pub(super) fn store(&self) -> &str {
         &self.store
     }

@@ -246,7 +246,7 @@ fn start_server(
         format!("--etcd-servers=http://127.0.0.1:{etcd_port}"),
         format!("--secure-port={port}"),
         "--bind-address=127.0.0.1".to_owned(),
-        // It must not be loopback, and nobody connects to it.
+        // It must not be loopback, and no client connects to it.
         "--advertise-address=192.0.2.1".to_owned(),
         "--service-cluster-ip-range=10.96.0.0/16".to_owned(),
         "--authorization-mode=RBAC".to_owned(),

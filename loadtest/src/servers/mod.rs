@@ -234,7 +234,7 @@ impl Target {
     }
 }
 
-/// For a program that is to listen where others know of it before it starts. Nobody else gets it while this process runs.
+/// A port for a program whose address others get before it starts. No other caller gets it while this process runs.
 pub(crate) fn reserve_port(name: &str) -> Result<u16, ServersError> {
     let failed = |cause| ServersError::Start { name: name.to_owned(), cause };
     Port::reserve().map(|port| port.number()).map_err(failed)

@@ -56,8 +56,8 @@ pub enum Excuse {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spread {
     pub workers: usize,
-    /// From this client on they are in the last worker, and nobody else is. Who comes while the others are busy would wait
-    /// in one process with them for what has nothing to do with the server.
+    /// Clients from this one on, and no others, are in the last worker. A client that connects while others in its
+    /// process are busy would wait for these, which has nothing to do with the server.
     pub newcomers: Option<usize>,
 }
 

@@ -16,7 +16,7 @@ fn unread() -> io::PipeWriter {
     io::pipe().unwrap().1
 }
 
-/// With one of its outputs piped to this test, which nobody else has.
+/// With one of its outputs piped to this test alone.
 fn ended(command: &mut Command) -> (Option<i32>, String) {
     let output = command.stdin(Stdio::null()).output().unwrap();
     let text = [output.stdout, output.stderr].map(|it| String::from_utf8(it).unwrap()).concat();

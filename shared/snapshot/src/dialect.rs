@@ -229,7 +229,8 @@ impl ResourceType {
     }
 
     /// Whether the content of a resource may be printed, once the fields that its dialect marks as sensitive are blotted out:
-    /// in a type that is always sealed all such fields are marked, anywhere else nobody knows where in it the secret is.
+    /// in a type that is always sealed all such fields are marked, in any other type it is not known which field has the
+    /// secret.
     pub fn may_be_shown(self, resource: &Resource) -> bool {
         !resource.is_confidential || self.properties().sealing == Sealing::Always
     }

@@ -12,10 +12,10 @@ pub struct Resource {
     pub name: Arc<str>,
     /// Where a store keeps the body.
     pub address: Address,
-    /// The address in short, as proxies are told it.
+    /// The short form of the address, as it is sent to proxies.
     pub version: Version,
     pub body: Bytes,
-    /// The body has what only the proxies of its fleet may know, as a password: a store seals it, and nobody prints it.
+    /// The body has a credential that only the proxies of its fleet may know: a store seals it, and it is never printed.
     pub is_confidential: bool,
 }
 

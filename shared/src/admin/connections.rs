@@ -2,8 +2,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use tokio_util::sync::CancellationToken;
 
-/// The open connections, no more than so many. Nobody is turned away: kubelet must learn that the program lives however many
-/// others ask, so an old connection ends where there is no room for a new one.
+/// The open connections, up to a limit. No connection is rejected: kubelet must learn that the program lives however
+/// many others connect, so at the limit an old connection is closed for a new one.
 #[derive(Debug, Default)]
 pub(super) struct Connections {
     /// By their number, so the oldest first.

@@ -12,8 +12,8 @@ pub const ACKS_EXPIRY: Duration = Duration::from_secs(30);
 pub struct AckReport {
     /// The replica, by a name that no other has.
     pub replica: String,
-    /// When it started, in milliseconds since 1970, and the number of this report since then, from 1 on: a report that was put
-    /// back by somebody else is told from a new one by these.
+    /// When it started, in milliseconds since 1970, and the number of this report since then, from 1 on: these
+    /// distinguish an old report that was written again from a new one.
     pub start: u64,
     pub sequence: u64,
     pub fleets: BTreeMap<FleetName, FleetReport>,
@@ -75,7 +75,8 @@ pub struct Dispute {
     pub rejected: u64,
     /// How many have it.
     pub accepted: u64,
-    /// Who rejects it and who has it, sorted: all of them, or nobody if there are more than [`Dispute::VOTERS`].
+    /// The voters that reject it and those that have it, sorted: all of them, or none if there are more than
+    /// [`Dispute::VOTERS`].
     pub rejecting: Vec<Voter>,
     pub accepting: Vec<Voter>,
 }

@@ -17,6 +17,6 @@ pub struct Presence {
 }
 
 impl Presence {
-    /// No more replicas than this are told of.
+    /// At most this many replicas are listed.
     pub const REPLICAS: usize = 1_000;
 }

@@ -68,7 +68,7 @@ pub trait Reader: Send + Sync + 'static {
     /// The reader has clients of these fleets now. What it keeps for its next start, it keeps of them first.
     fn mark_used(&self, _fleets: &[FleetName]) {}
 
-    /// The reader has dropped the snapshot of this fleet from its memory, and serves it to nobody.
+    /// The reader has dropped the snapshot of this fleet from its memory, and serves it to no client.
     fn mark_dropped(&self, _fleet: &FleetName) {}
 
     /// When the reader last had clients of this fleet, in seconds since 1970, as far as it remembers over a restart.

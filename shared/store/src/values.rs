@@ -152,8 +152,8 @@ impl Publication {
         }
     }
 
-    /// Whether this is a step in the history: endpoints and proxies alone are not, because nobody goes back to those. What a
-    /// fleet is held at is one.
+    /// Whether this is a step in the history: a change of endpoints and proxies alone is not, because a rollback does
+    /// not restore those. A change of the pin is one.
     pub fn is_step(&self) -> bool {
         let held_at = self.pin.pinned.as_ref().map(|pinned| pinned.head);
         if held_at == Some(self.snapshot.head) {

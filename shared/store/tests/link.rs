@@ -64,7 +64,7 @@ async fn until_subscribed(listener: &mut ChannelListener) {
     while next(listener).await != ListenerEvent::Subscribed {}
 }
 
-/// A hint may be lost, so it is given until it is heard.
+/// A message may be lost, so it is sent until it arrives.
 async fn until_received(listener: &mut ChannelListener, ring: impl AsyncFn()) {
     let received = async {
         loop {
@@ -467,7 +467,7 @@ async fn a_dead_shard_does_not_stop_the_others() {
     let dead = cluster.master_of("key").await.port();
     let elsewhere = "b";
     assert_ne!(cluster.master_of(elsewhere).await.port(), dead);
-    // Master and replica, so that nobody takes over.
+    // Master and replica, so that no node takes over.
     let index = cluster.nodes.iter().position(|node| node.port() == dead).unwrap();
     let nodes = cluster.nodes.len();
     for index in [index, (index + nodes / 2) % nodes] {

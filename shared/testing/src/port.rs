@@ -12,11 +12,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// A port of this machine for a program that cannot choose one itself, reserved until this process ends.
 ///
 /// A port that was merely free a moment ago is not enough: the kernel may give it to any connection that is being made,
-/// and another test may find it free, too. So it is one that the kernel does not give to connections, nobody listens there
-/// on any address, and whoever else asks here, in this process or in another one, gets a different one.
+/// and another test may find it free, too. So the kernel does not give this port to connections, no program listens
+/// there on any address, and every other caller, in this process or in another one, gets a different port.
 ///
-/// It stays reserved when nobody listens there any more, because those who connected there may go on to try: a translator
-/// that a test has cut off would find the Redis of another test, and write to it.
+/// It stays reserved when no program listens there any more, because clients may go on to reconnect: a translator that a
+/// test has cut off would find the Redis of another test, and write to it.
 #[derive(Clone, Copy, Debug)]
 pub struct Port(u16);
 

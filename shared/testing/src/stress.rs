@@ -13,9 +13,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use std::{env, thread};
 
-/// Measures what must not take longer than is promised.
+/// Measures times that have a promised limit.
 ///
-/// Nobody promises anything while a server stands still, so time counts from the end of the last pause.
+/// The promise does not hold while a server is paused, so time counts from the end of the last pause.
 #[derive(Clone, Copy, Debug)]
 pub struct Stopwatch {
     started: Instant,
@@ -41,7 +41,7 @@ pub fn seed() -> Option<u64> {
     env::var("HELIO_STRESS_SEED").ok()?.parse().ok()
 }
 
-/// Stops a process by `signal`, so that nobody resumes it before [`release`].
+/// Stops a process by `signal`, so that no other process resumes it before [`release`].
 pub fn hold<T>(id: u32, signal: impl FnOnce() -> T) -> io::Result<T> {
     let Some(folder) = folder() else { return Ok(signal()) };
     let _lock = lock(&folder)?;

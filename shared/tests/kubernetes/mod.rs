@@ -100,7 +100,7 @@ impl Kubernetes {
             format!("--etcd-servers=http://127.0.0.1:{}", self.etcd_port),
             format!("--secure-port={}", self.port),
             "--bind-address=127.0.0.1".to_owned(),
-            // It must not be loopback, and nobody connects to it.
+            // It must not be loopback, and no client connects to it.
             "--advertise-address=192.0.2.1".to_owned(),
             "--service-cluster-ip-range=10.96.0.0/16".to_owned(),
             "--authorization-mode=RBAC".to_owned(),
@@ -156,7 +156,7 @@ impl Kubernetes {
         self.folder.path().join(name)
     }
 
-    /// For programs that are told where the API is by such a file. `kubeconfig` is the administrator's.
+    /// For programs that find the API by such a file. `kubeconfig` is the administrator's.
     pub(crate) fn write_kubeconfig(&self, name: &str, token: &str) -> PathBuf {
         let config = json!({
             "apiVersion": "v1", "kind": "Config", "current-context": "test",

@@ -45,7 +45,7 @@ impl Audience {
 
     fn includes_namespace(&self, client: &Client) -> bool {
         if self.namespaces.is_empty() {
-            // An audience of nobody: access is said to be by namespace, and there is none.
+            // An audience without clients: access is by namespace, and there is none.
             return !self.is_access;
         }
         let known = match self.is_access {

@@ -45,7 +45,7 @@ pub(crate) fn preferred(
     message.endpoints = groups
         .into_iter()
         .map(|((distance, old, at), endpoints)| {
-            // Priorities have no gaps, or Envoy takes the missing ones for groups of nobody.
+            // Priorities have no gaps, or Envoy treats the missing ones as empty groups.
             let rank = ranks.iter().position(|rank| *rank == (distance, old)).unwrap_or_default();
             regrouped(&message.endpoints[at], rank, endpoints)
         })

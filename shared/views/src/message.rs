@@ -38,7 +38,7 @@ pub struct Requirement {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, prost::Enumeration)]
 #[repr(i32)]
 pub enum Operator {
-    /// A newer translator knows it. It holds of nobody.
+    /// An operator of a newer translator. It matches no client.
     Unknown = 0,
     In = 1,
     NotIn = 2,

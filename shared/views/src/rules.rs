@@ -68,7 +68,7 @@ impl Rules {
     fn learn(&mut self, rule: &Resource) -> bool {
         match About::of(&rule.name) {
             Some(About::Audience(id)) => {
-                // One that cannot be read is of nobody: it is not there.
+                // An audience that cannot be decoded contains no client, so it is left out.
                 let Ok(audience) = Audience::decode(rule.body.clone()) else { return false };
                 self.audiences.insert(id.into(), audience);
                 true

@@ -74,7 +74,7 @@ impl<T: Table> Engine<T> {
         self.touch(computed.changed);
     }
 
-    /// Changes which units exist because of `cause`. A unit that nobody demands any more goes, with all that it demanded.
+    /// Changes which units exist because of `cause`. A unit without any demand is removed, with its own demands.
     fn demand_of(&mut self, cause: &T::Fact, units: Vec<T::Fact>) {
         let turnover = self.graph.demand(cause, units);
         self.dirty.extend(turnover.born);

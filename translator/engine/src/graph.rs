@@ -38,7 +38,7 @@ struct Node<F> {
 pub(crate) struct Turnover<F> {
     /// Demanded now, and not before.
     pub(crate) born: Vec<Arc<F>>,
-    /// Demanded by nobody any more.
+    /// Without any demand.
     pub(crate) dead: Vec<Arc<F>>,
 }
 

@@ -6,7 +6,7 @@ use std::cell::RefCell;
 #[derive(Debug)]
 pub struct Reads<F> {
     facts: RefCell<Vec<F>>,
-    /// Of the unit that reads. `None`: nobody's, and nothing is asserted.
+    /// The stage of the unit that reads. `None`: no unit reads, and nothing is asserted.
     stage: Option<usize>,
 }
 

@@ -32,7 +32,7 @@ pub trait Table {
     /// Computes a unit and keeps its product.
     fn compute(&mut self, unit: &Self::Unit) -> Computed<Self::Unit, Self::Fact>;
 
-    /// Drops the product of a unit that nobody demands any more. Returns the facts that changed.
+    /// Drops the product of a unit without any demand. Returns the facts that changed.
     fn forget(&mut self, unit: &Self::Unit) -> Vec<Self::Fact>;
 
     /// What is worked out once for all units before the next one is computed, or at the end. Returns the facts that

@@ -91,7 +91,7 @@ fn filter_chains(port: &Port) -> Vec<FilterChain> {
     chains.into_values().collect()
 }
 
-/// Which connections are the listener's. On a port with both, HTTP and HTTPS are told apart by their first bytes.
+/// Matches the connections of the listener. On a port with both, the first bytes distinguish HTTP and HTTPS.
 fn chosen_by(listener: &Listener, is_mixed: bool) -> Option<FilterChainMatch> {
     let chosen = FilterChainMatch {
         server_names: match (listener.protocol, &listener.hostname) {

@@ -9,8 +9,8 @@ pub struct Limits {
     /// `re2.max_program_size.error_level` bounds. Envoy rejects a route table that has a larger one.
     pub regex_program_size: u32,
     /// The most instructions that the regular expressions of a namespace's routes may have for one hostname, together. Envoy
-    /// tries them one after the other, in the worst case at some 20 ns for each instruction and byte of the path, and its
-    /// worker answers nobody meanwhile.
+    /// tries them one after the other, in the worst case at some 20 ns for each instruction and byte of the path, and
+    /// its worker answers no other request meanwhile.
     pub host_regex_size: u64,
     /// The most bytes that a route may take in the route tables that it is in, over all its matches and hosts.
     pub route_bytes: u64,

@@ -250,7 +250,7 @@ const OF_WRITER: &[&Reason] = &[
     reasons::view_policy::programmed::LEFT_OUT,
 ];
 
-/// Snapshots as a publisher would build them from what it is told.
+/// Snapshots as a publisher would build them from changes.
 #[derive(Default)]
 struct Replayed(BTreeMap<FleetName, Snapshot>);
 

@@ -242,7 +242,7 @@ fn those_that_words_mean_come_first_and_then_the_youngest() {
         culprits(&world, "route httproute/shop/old/0/0 has no action", None),
         ["old* 0/0", "new", "bad"]
     );
-    // What somebody wrote into an expression accuses nobody as long as there is anything else to go by.
+    // Text that a tenant wrote into an expression makes no route a suspect as long as there is other evidence.
     let accusing = "regex '/bad/[0-9]+' httproute/shop/old/0/0";
     assert_eq!(culprits(&world, accusing, None)[0], "bad* 1/1 match");
     let accusing = "httproute/shop/new/0/0: unknown filter 'httproute/shop/old/0/0'";
@@ -272,7 +272,7 @@ fn those_that_words_mean_come_first_and_then_the_youngest() {
         &RejectedResource { body, ..rejected(name, version, "", Some(&good.body)) },
     );
     assert_eq!(suspects, []);
-    // The cause may be what has changed, so nobody else is suspect unless the words mean it.
+    // The cause may be the route that has changed, so no other is a suspect unless the error names it.
     for (words, expected) in [
         ("no idea", &[][..]),
         ("httproute/shop/later/0/0", &[]),

@@ -95,8 +95,8 @@ pub struct InfraPort {
     pub transport: Transport,
 }
 
-/// Which route table a listener uses, if it is for HTTP. Listeners for plain HTTP on a port share one, since they are told apart by the host of
-/// a request alone; a TLS listener is chosen by SNI and has its own. It is cheap to clone.
+/// Which route table a listener uses, if it is for HTTP. Listeners for plain HTTP on a port share one, since only the
+/// host of a request distinguishes them; a TLS listener is chosen by SNI and has its own. It is cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TableKey(Arc<TableParts>);
 

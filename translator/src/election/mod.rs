@@ -183,7 +183,7 @@ impl Election {
         }
     }
 
-    /// Ends the term, then tells the API, so that nobody has to wait until the Lease runs out.
+    /// Ends the term, then releases the Lease, so that the next leader need not wait until it expires.
     async fn step_down(&mut self) {
         let is_ours = self.candidacy.give_up(Instant::now());
         publish(&self.leadership, &self.candidacy, &self.metrics);
@@ -430,7 +430,7 @@ mod tests {
             leadership.send_replace(Some(lead(9)));
             assert_eq!(next().await, "7 ends");
             assert_eq!(next().await, "9 begins");
-            // Nobody renews it.
+            // No translator renews the Lease.
             assert_eq!(next().await, "9 ends");
             leadership.send_replace(None);
             leadership.send_replace(Some(lead(12)));

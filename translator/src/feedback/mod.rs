@@ -168,8 +168,8 @@ impl Aggregation {
 }
 
 impl Rejection {
-    /// Whether a proxy that is connected rejects it, or nobody has it because of those that did. Words alone are of proxies that
-    /// are gone.
+    /// Whether a connected proxy rejects it, or no proxy has it because of earlier rejections. An error text alone is
+    /// from a proxy that is gone.
     fn is_active(&self) -> bool {
         let is_kept_back = self.is_counted && self.accepted == 0;
         !self.words.is_empty() && (self.rejected > 0 || is_kept_back)

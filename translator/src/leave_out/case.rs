@@ -38,8 +38,8 @@ pub(super) struct Suspect {
 /// How long proxies have to reject what is published, at least: the first that acknowledge it do not speak for the others.
 pub(super) const CONFIRMING: Duration = Duration::from_secs(4);
 
-/// After so long what nobody rejects is accepted, acknowledged or not: a proxy that also rejects something else acknowledges
-/// nothing.
+/// After this time a resource that no proxy rejects counts as accepted, acknowledged or not: a proxy that also rejects
+/// something else acknowledges nothing.
 const SILENCE: Duration = Duration::from_secs(10);
 
 impl Case {

@@ -85,8 +85,8 @@ struct Rejected<'a> {
     published: Option<(Head, Arc<Resource>)>,
 }
 
-/// How many objects of one namespace are found out one by one. Beyond, all of its suspects are left out together, so that
-/// nobody keeps everybody else waiting with one bad object after the other.
+/// How many objects of one namespace are searched one by one. Beyond this number, all of its suspects are left out
+/// together, so that one namespace cannot delay all others with one bad object after the other.
 const OF_NAMESPACE: usize = 8;
 
 /// How much of a proxy's words is kept.
@@ -295,7 +295,7 @@ impl Rejected<'_> {
         let fleet = subject.fleet();
         self.subject(fleet, world) == *subject
             && (matches!(subject, Subject::Tables(_))
-                // A version that nothing is made of any more is nobody's.
+                // No object is to blame for a version that is not the current one.
                 || !self.culprits(fleet, world, None).is_empty())
     }
 

@@ -88,7 +88,7 @@ enum StoredState {
     },
 }
 
-/// Why a fleet is published again that nobody changed.
+/// The cause of a publication without a change of objects.
 const LOST: &str = "repair: the store had lost it";
 
 /// How many rounds of cleaning a fleet may miss because something else is done for it.

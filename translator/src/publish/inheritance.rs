@@ -6,7 +6,7 @@ use heliograph_views::LeftOut;
 pub(super) enum Inheritance {
     #[default]
     Unknown,
-    /// It has yet to be left out of what is wanted. It is told once.
+    /// It has yet to be left out of the wanted content. It is passed on once.
     Found(Vec<LeftOut>),
     Settled,
 }

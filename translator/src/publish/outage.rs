@@ -48,7 +48,7 @@ impl Publisher {
             self.uncleaned.remove(fleet);
             return;
         };
-        // A store that is away fails all fleets, and is told of once.
+        // A store that is unreachable fails all fleets, and is logged once.
         let is_logged = error.is_temporary() && !self.uncleaned.is_empty();
         if self.uncleaned.insert(fleet.clone()) && !is_logged {
             tracing::warn!(%fleet, "cannot delete unused objects from the store, retrying later: {error}");

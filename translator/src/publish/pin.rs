@@ -147,7 +147,7 @@ impl Pin {
     }
 
     fn obey(&mut self, order: &PinOrder) {
-        // Nobody is served a fleet that is no more.
+        // A retired fleet is not served.
         let at = order.at.as_ref().filter(|record| record.is_live());
         let before = self.hold.take();
         self.hold = at.map(|at| {

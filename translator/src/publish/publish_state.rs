@@ -28,7 +28,7 @@ pub(super) struct PublishState {
     begun: bool,
     /// Whether all fleets that there are have been spoken of.
     complete: bool,
-    /// The fleets that are left as they are although nobody speaks of them.
+    /// The fleets that are not retired although the translation does not have them.
     preserved: BTreeSet<FleetName>,
     fleets: BTreeMap<FleetName, Fleet>,
     /// The fleets that may have a step to take.
@@ -89,7 +89,7 @@ impl PublishState {
         self.change(fleet, Fleet::retire);
     }
 
-    /// These fleets are left as they are while nobody speaks of them. Returns whether they are others than before.
+    /// Preserves these fleets while the translation does not have them. Returns whether they are others than before.
     pub(super) fn preserve(&mut self, preserved: BTreeSet<FleetName>) -> bool {
         std::mem::replace(&mut self.preserved, preserved) != self.preserved
     }
@@ -185,8 +185,8 @@ impl PublishState {
         damaged
     }
 
-    /// Somebody remembers what was published before this term, and the store may have lost it. Returns how many fleets that is
-    /// news of: readers have them and nobody wants them, or an operator ordered something for them.
+    /// Records of publications before this term, which replicas remember and the store may have lost. Returns for how
+    /// many fleets they are new: readers have fleets that are not wanted, or orders of an operator.
     pub(super) fn remembers(&mut self, records: impl IntoIterator<Item = Remembered>) -> usize {
         if !self.begun {
             // The last that was said of a fleet holds.
@@ -408,7 +408,7 @@ impl PublishState {
         fleet.or_insert_with(|| Fleet::new(name.clone(), wanted))
     }
 
-    /// What is wanted of a fleet that nobody has spoken of.
+    /// The wanted content of a fleet that the translation does not have.
     fn wanted_if_unknown(&self, name: &FleetName, cause: &'static str) -> Wanted {
         match self.complete && !self.preserved.contains(name) {
             true => Wanted::Gone(cause),

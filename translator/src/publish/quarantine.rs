@@ -213,8 +213,8 @@ impl Quarantine {
     }
 }
 
-/// Whether something is to be served as it is. One odd proxy among many does not keep it from the others; where nobody has
-/// an opinion any more, the last one stands.
+/// Whether the newest version is to be served. One odd proxy among many does not keep it from the others; without any
+/// votes the last decision stands.
 fn lifts(count: DisputeCount, lifted: bool) -> bool {
     let DisputeCount { rejected, accepted } = count;
     if rejected == 0 && accepted == 0 { lifted } else { accepted > rejected }

@@ -12,8 +12,8 @@ pub(super) enum Survey {
 pub(super) struct Found {
     /// Fleets whose head is not the one that was written.
     pub(super) lost: usize,
-    /// Fleets that nobody of this term wrote.
+    /// Fleets that were not written in this term.
     pub(super) unknown: usize,
-    /// Fleets that others remember, and the store does not have as they do.
+    /// Fleets that replicas remember otherwise than the store has them.
     pub(super) remembered: usize,
 }

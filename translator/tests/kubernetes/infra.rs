@@ -329,7 +329,7 @@ async fn parameters_add_objects_and_take_them_away() {
     until_made(&cluster, &namespace, &[]).await;
 }
 
-/// A Deployment that nobody gives a number of replicas has one, and most of the traffic's Envoys would be gone.
+/// A Deployment without a number of replicas has one, and most of the traffic's Envoys would be gone.
 #[tokio::test]
 async fn an_autoscaler_that_comes_later_finds_as_many_replicas_as_there_were() {
     let cluster = Kubernetes::shared().await;

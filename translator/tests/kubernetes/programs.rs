@@ -208,7 +208,7 @@ async fn a_leader_that_is_stopped_or_killed_is_followed_by_another() {
     let by_first = site.newer(Some(before)).await;
     assert!(by_first.fence > before.fence, "{by_first} after {before}");
 
-    // Terminated: it gives the Lease back, and nobody has to wait for it to run out.
+    // Terminated: it releases the Lease, so the next leader need not wait until it expires.
     let third = site.translator("third");
     third.is_ready().await;
     first.program.signal("TERM");

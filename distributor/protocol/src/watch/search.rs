@@ -73,7 +73,7 @@ impl Watch {
         self.search != Search::default()
     }
 
-    /// Forgets how far the search was once nobody is suspected.
+    /// Ends the search once no resource is suspected.
     pub(super) fn end_search(&mut self) {
         let is_over = || self.exceptions.values().all(|exception| exception.suspected.is_none());
         if self.is_searching() && is_over() {

@@ -102,7 +102,7 @@ impl Watch {
         names
     }
 
-    /// Whether nobody may see this content, of which an error text may be a copy.
+    /// Whether this content must not be shown. An error text may contain a copy of it.
     fn hides(&self, content: &Content) -> bool {
         content.as_ref().is_some_and(|resource| !self.kind.may_be_shown(resource))
     }

@@ -135,7 +135,7 @@ impl Input<'_> {
                     }
                     0 => append_message(&mut entry, 1, self.text().as_bytes()),
                     1 => append_message(&mut entry, 2, &self.value_message(is_metadata)),
-                    // Of nobody.
+                    // An unknown field.
                     _ => append_message(&mut entry, 3, b"x"),
                 }
             }

@@ -1,4 +1,4 @@
-//! Streams that share what they decide are told what they would be told alone.
+//! Streams that share their decisions are sent what they would be sent alone.
 
 use crate::plan::{Plan, plan};
 use crate::stream::*;
@@ -146,7 +146,8 @@ fn connect(transitions: &Arc<TransitionCache>, view: &Arc<View>) -> (Stream, Vec
     (stream, received)
 }
 
-/// One after the other, and nobody is left where the next begins: what the first was told is what all are told.
+/// One stream after the other, and none is left in the state where the next begins: all are sent what the first was
+/// sent.
 #[test]
 fn what_one_stream_was_told_is_not_decided_again_for_the_next() {
     let transitions = Arc::default();

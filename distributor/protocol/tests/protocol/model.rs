@@ -227,7 +227,7 @@ impl Client {
                 reply.resources.iter().filter(|resource| is_new(resource)).cloned().collect();
             let gone =
                 before.keys().filter(|name| whole && !names(&reply).contains(&name.as_str()));
-            // With others around it, nobody can tell yet which one is to blame, and all may come again.
+            // Among others, it is not known yet which one is to blame, and all may be sent again.
             let count = new.len() + reply.removed.len() + gone.count();
             // To a server that presumed something, more may have been in it.
             let alone = count == 1 && !self.freed;

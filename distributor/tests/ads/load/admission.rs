@@ -74,7 +74,7 @@ async fn connections_beyond_the_bound_are_closed_at_once() {
 #[tokio::test]
 async fn one_setup_at_a_time_is_enough_for_all() {
     let world = world(|args| args.max_setups = 1).await;
-    // Who waits for a fleet that does not exist keeps nobody else waiting.
+    // Clients that wait for a fleet that does not exist do not delay others.
     let waiting: Vec<_> = (0..3)
         .map(|_| Options::new(world.server.clone(), Protocol::Delta, "not/published"))
         .map(|options| Client::connect(options).unwrap())

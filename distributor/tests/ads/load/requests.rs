@@ -12,7 +12,7 @@ fn slowed(world: &World) -> u64 {
     world.metric("heliograph_distributor_slowed_streams_total")
 }
 
-/// An acknowledgement of what nobody said.
+/// An acknowledgement of a response that was never sent.
 fn stale() -> DeltaDiscoveryRequest {
     DeltaDiscoveryRequest { node: None, response_nonce: "of nobody".to_owned(), ..request("") }
 }
@@ -87,8 +87,8 @@ async fn thousands_of_names_one_by_one_are_not_slowed() {
     }
     let answers = "heliograph_distributor_responses_total{type=\"endpoints\"}";
     assert!(comes_true(|| world.metric(answers) > 0).await);
-    // What is asked meanwhile is answered together with the next acknowledgement. That all of it was read is told by the
-    // last of it: an answer to what is asked in vain at the end.
+    // Requests that come meanwhile are answered together with the next acknowledgement. The answer to the last one, for
+    // an unknown type, shows that all were read.
     let vain = DeltaDiscoveryRequest { type_url: "of nobody".into(), ..ask(1) };
     raw_stream.send(framed(&vain).into()).await.unwrap();
     let read = "heliograph_distributor_unknown_types_total";
@@ -228,7 +228,7 @@ async fn names_that_no_fleet_has_are_counted_and_refused_beyond_a_bound() {
         let world = world(|args| {
             match reason {
                 "identity_memory" => args.subscription_memory_per_identity = 1 << 20,
-                // Nobody has more than is left.
+                // No client has more than is left.
                 _ => args.subscription_memory = 2 << 20,
             }
         })

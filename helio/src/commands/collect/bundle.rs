@@ -43,7 +43,7 @@ impl Bundle {
         Ok(())
     }
 
-    /// Nothing is overwritten, and nobody else may read it.
+    /// Overwrites no file; only the user may read the bundle.
     pub(super) fn write(&self, folder: &str, seconds: u64, file: &Path) -> anyhow::Result<()> {
         let directory = match file.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent,

@@ -169,7 +169,7 @@ async fn certificates(
     // The CA first: a certificate whose CA is lost could not be renewed.
     let Renewed { ca: new_ca, certificate: new_certificate, messages, until } = renewed;
     if let Some(new) = new_ca {
-        // Not of the type for TLS: translators watch all Secrets of that type, and nobody needs this one.
+        // Not of the type for TLS: translators watch all Secrets of that type, and need not see this one.
         secrets.put(ca, found_ca, "Opaque", new.data(), []).await?;
     }
     if let Some(new) = new_certificate {

@@ -320,7 +320,7 @@ mod tests {
         assert!(made.takes(&after, day(1)));
     }
 
-    /// Nobody would take the one that is there.
+    /// No client would accept the existing one.
     #[test]
     fn what_has_ended_is_replaced_at_once() {
         let made = Kept::default().run(&names(), day(0)).0;

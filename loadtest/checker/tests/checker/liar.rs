@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lie {
     None,
-    /// After each record, readers are told the one before again.
+    /// After each record, readers receive the one before again.
     GoesBack,
     /// A snapshot lacks one of its resources.
     ServesHalf,
@@ -20,7 +20,7 @@ pub(crate) enum Lie {
     MixesTwo,
     /// What is published third is taken, and never told.
     DropsTheThird,
-    /// A second writer is told that there is nothing yet, and gets the term of the first.
+    /// A second writer finds no records, and gets the term of the first.
     Forgets,
 }
 

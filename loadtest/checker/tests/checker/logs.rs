@@ -127,7 +127,7 @@ fn in_words(events: impl IntoIterator<Item = Event>) -> Vec<String> {
     check(&events).iter().map(Violation::to_string).collect()
 }
 
-/// From gateway a to gateway b, in the order in which that hurts nobody.
+/// From gateway a to gateway b, in the order of make before break.
 fn honest() -> Vec<Event> {
     let (a, b) = (gateway("a", 1), gateway("b", 1));
     let mut events = vec![connects(), reads()];
@@ -386,7 +386,7 @@ fn a_retired_fleet_is_told_to_readers_and_kept_by_proxies() {
     assert_eq!(in_words(events), [""; 0]);
 }
 
-/// A store that loses its data takes what nobody has read with it.
+/// A store that loses its data also loses records that were never read.
 #[test]
 fn a_fleet_that_is_no_more_is_owed_to_nobody_and_kept_by_no_reader() {
     let wanted = |is_wanted| Event::Wanted { fleet: fleet(), is_wanted };

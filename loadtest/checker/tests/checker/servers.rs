@@ -26,7 +26,7 @@ enum Lie {
 enum Says {
     Head,
     Nothing,
-    /// Its heads, of publishes that nobody logged.
+    /// Its heads, of publications that are not in the log.
     UnloggedHead,
     UnloggedNothing,
 }

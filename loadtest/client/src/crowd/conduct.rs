@@ -17,7 +17,7 @@ pub enum Conduct {
     Reconnects { every: Duration },
     /// Acknowledges the same over and over.
     Floods { per_second: u32 },
-    /// Says what is no request.
+    /// Sends bytes that are not a request.
     Garbage,
 }
 
@@ -86,7 +86,7 @@ pub(super) fn garbage(cache: &ResourceCache) -> Vec<u8> {
         1 => framed(u32::MAX, &noise),
         // Compressed, by its first byte.
         2 => [vec![1], framed(noise.len() as u32, &noise).split_off(1)].concat(),
-        // A request for a type that nobody has, without a node.
+        // A request for an unknown type, without a node.
         _ => {
             let tag = match cache.protocol() {
                 crate::Protocol::Delta => 2,

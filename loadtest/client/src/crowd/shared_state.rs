@@ -15,8 +15,8 @@ pub trait Follower: Clone + Send + Sync + 'static {
     /// A stream begins, with what is held.
     fn reconnect(&mut self);
 
-    /// What of a nonce says where in the history a response belongs, if it does: the same for all who are told the
-    /// same. Who is told something else by it has to be looked at too.
+    /// The part of a nonce that shows where in the history a response belongs, if it has one: equal for all clients that
+    /// receive the same. Responses that differ in this part are checked separately.
     fn order_in<'a>(&self, _nonce: &'a str) -> &'a str {
         ""
     }

@@ -149,7 +149,7 @@ impl<K: Eq + Hash, V: Clone> Recent<K, V> {
             self.swept = Some(now);
             self.entries.retain(|_, (_, used)| now.saturating_duration_since(*used) < STEP_EXPIRY);
         }
-        // Nobody sends as many different ones to a state that they would be worth more memory.
+        // No server sends so many different responses to one state that they would be worth more memory.
         if self.entries.len() >= MAX_STEPS {
             self.entries.clear();
         }

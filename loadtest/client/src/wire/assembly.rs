@@ -1,8 +1,8 @@
 use super::content::{MessageContent, Pool};
 use crate::request::HEADER;
 
-/// Puts gRPC messages together from bytes as they come, and takes the nonce out of each: what is left is the same
-/// for all clients that are told the same.
+/// Assembles gRPC messages from bytes as they arrive, and takes the nonce out of each: the rest is equal for all clients
+/// that receive the same.
 #[derive(Debug, Default)]
 pub(crate) struct MessageAssembly {
     header: [u8; HEADER],
@@ -363,7 +363,7 @@ mod tests {
             |bytes: &[u8]| MessageAssembly::default().push(&mut &*bytes, &pool).unwrap_err();
         assert_eq!(refused(&[1, 0, 0, 0, 1, 0]), Misframed::Compressed);
         assert_eq!(refused(&[0, 255, 255, 255, 255]), Misframed::TooLarge(0xffff_ffff));
-        // What is no protobuf is passed on whole, to be refused by who reads it.
+        // Bytes that are not protobuf are passed on whole, for the decoder to reject.
         for noise in [&[0xff; 20][..], &[0x2a, 0xff, 0xff, 0xff, 0xff, 0x7f, 1], &[7, 1, 2]] {
             assert_eq!(assemble([&framed(noise)[..]]).len(), 1);
         }

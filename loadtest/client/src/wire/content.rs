@@ -34,7 +34,7 @@ struct Chunk {
 #[derive(Debug, Default)]
 struct Chunks {
     by_digest: HashMap<Digest, Weak<Chunk>>,
-    /// With more than this, those that nobody holds any more are swept out.
+    /// With more than this, unused ones are removed.
     enough: usize,
 }
 

@@ -9,8 +9,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 ///
 /// The HTTP/2 library reads a frame as a whole, into a buffer that stays as large as the largest was, and keeps a list,
 /// which stays as long as the longest was, of all frames that it could read before the stream took them. With a large
-/// response that is most of what a client costs from then on. A frame is only a way to cut a stream of bytes, so nobody
-/// else can tell the difference.
+/// response that is most of what a client costs from then on. A frame is only a way to cut a stream of bytes, so the
+/// split changes nothing else.
 #[derive(Debug)]
 pub(crate) struct SplitFrames<T> {
     io: T,

@@ -1,4 +1,4 @@
-//! What a person is told, in one line, of a server that is not what it should be.
+//! The errors, in one line each, about a server that does not behave as it should.
 
 use crate::peer::Peer;
 use crate::watcher::{Seen, World, comes_true};

@@ -1,7 +1,7 @@
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What happened in each second of a run. A run that is longer than a series has points for is told in steps of two
+/// Counts of each second of a run. A run that is longer than a series has points for is recorded in steps of two
 /// seconds, then of four, and so on.
 ///
 /// Every part of a point is a sum, so that series of several workers add up. The number of streams is therefore not

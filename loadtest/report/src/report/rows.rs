@@ -5,7 +5,7 @@ use crate::units::{bytes, count, duration, micros};
 use crate::{Figures, LatencySummary};
 use std::time::Duration;
 
-/// What is told of each phase and of the whole: the same columns in a terminal and on the page.
+/// A row for each phase and one for the whole run: the same columns in a terminal and on the page.
 pub(crate) fn phase_rows(report: &Report) -> Vec<Vec<String>> {
     let heads = [
         "phase",

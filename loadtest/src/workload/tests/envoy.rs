@@ -85,7 +85,7 @@ fn with_table(snapshot: &Snapshot, mut listener: Listener) -> Listener {
     listener
 }
 
-/// Nobody asks it anything here, but what comes by ADS needs an ADS server to be named.
+/// It gets no request here, but resources by ADS need an ADS server with a name.
 fn ads() -> ApiConfigSource {
     let target = EnvoyGrpc { cluster_name: "server".into(), ..Default::default() };
     ApiConfigSource {

@@ -42,7 +42,7 @@ pub(super) enum Kept {
     Elsewhere(Arc<str>, Address),
 }
 
-/// A part that is not what its address says, or that nobody asked for.
+/// A part whose content does not match its address, or that was not requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("what is stored at {0:?} is not what its address says")]
 pub struct Malformed(pub Address);

@@ -267,7 +267,7 @@ mod tests {
 
         let old = parse(&first).seal(&seal_context, b"pem").unwrap();
         assert_eq!(parse(&both).open(&seal_context, &old).unwrap(), "pem");
-        // Under the same hash: nobody is told of a new version.
+        // Under the same hash: no reader sees a new version.
         let new = parse(&both).seal(&seal_context, b"pem").unwrap();
         assert_eq!(new.key_id, "b");
         assert_eq!(parse(&last).open(&seal_context, &new).unwrap(), "pem");

@@ -138,7 +138,8 @@ impl Shared {
         StoreError::Fenced { ours, theirs }
     }
 
-    /// Drops the tombstones that nobody needs any more: a fleet that comes back does so in a later term, and so above them.
+    /// Deletes tombstones that are not needed any more: a fleet that is published again has the head of a later term,
+    /// above them.
     async fn forget_tombstones(
         &self,
         records: &BTreeMap<FleetName, Arc<Record>>,

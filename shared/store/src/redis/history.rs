@@ -71,7 +71,7 @@ impl Shared {
                     "{fleet}: a later order was given meanwhile: check the fleet before you give another one"
                 )));
             }
-            // What cannot be read is from nobody of this installation.
+            // An entry that cannot be read is not from this installation.
             _ => {}
         }
         let call = scripts::ORDER

@@ -366,7 +366,7 @@ impl Shared {
         self.keys().ids().next().map(ToString::to_string).unwrap_or_default()
     }
 
-    /// Follows the file of the key ring. What is wrong with it is told there.
+    /// Reads the file of the key ring again when it has changed. Its errors are logged there.
     fn refresh_keys(&self) {
         if self.keys.refresh().is_ok_and(|changed| changed) {
             self.metrics.sealing_keys(self.keys().ids().count());

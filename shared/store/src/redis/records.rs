@@ -40,7 +40,7 @@ pub(super) fn read(
     Ok(record)
 }
 
-/// Nothing if somebody else wrote it: that is left alone, and is in nobody's way.
+/// None if it is not a name of ours: such keys are ignored.
 fn fleet_in(name: &[u8]) -> Option<FleetName> {
     let fleet = std::str::from_utf8(name).ok().and_then(|name| name.parse().ok());
     if fleet.is_none() {

@@ -195,7 +195,7 @@ impl Shared {
         let fleet = &newest.fleet;
         let command = cmd("HKEYS").arg(self.names.objects(fleet)).take();
         let fields: Vec<Bytes> = self.query(Operation::Clean, &command).await?;
-        // What is no address is none of ours and is left alone.
+        // A field that is not an address is not ours, and is not deleted.
         let stored: HashSet<_> =
             fields.iter().filter_map(|field| field.as_ref().try_into().ok().map(Address)).collect();
         let bound = self.options.retention.of(newest.bytes() as u64);
@@ -351,7 +351,7 @@ impl Shared {
             let mut found: Vec<_> = here.into_iter().filter_map(known).collect();
             let objects = self.objects(Operation::Clean, fleet, &unread).await?;
             for (address, object) in unread.into_iter().zip(objects) {
-                // What is missing or damaged leads nowhere; whoever wants to go back there is told.
+                // A missing or damaged part leads to no others; a rollback to it reports the damage.
                 match object.as_ref().map(codec::read_part) {
                     Some(Ok(part)) if part.address() == address => {
                         found.push((address, Arc::new(Links::from(part))));

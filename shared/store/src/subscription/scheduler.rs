@@ -195,7 +195,7 @@ impl LoadScheduler {
         self.enqueue_wanted(name);
     }
 
-    /// A fleet that waits for its turn goes before those that nobody is in a hurry for.
+    /// Moves a waiting fleet before those that no stream waits for.
     pub(super) fn prioritise(&mut self, name: &FleetName) {
         let is_queued = self.fleets.get(name).is_some_and(|fleet| fleet.task == Task::Queued);
         if is_queued && !self.front.contains(name) {

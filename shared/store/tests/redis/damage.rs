@@ -1,4 +1,4 @@
-//! Objects that are damaged or missing: nobody gets a half.
+//! Objects that are damaged or missing: no reader gets half a snapshot.
 
 use crate::raw::Raw;
 use crate::servers::Server;
@@ -71,7 +71,7 @@ async fn a_reader_keeps_what_it_has_until_a_newer_snapshot_mends_it() {
     until_at(&mut subscription, leader.head(1)).await;
     assert!(matches!(next_update(&mut subscription).await, Update::Synced));
 
-    // All that the next snapshot shares with this one is lost, and nobody but the store is told.
+    // All that the next snapshot shares with this one is lost, without the translator's knowledge.
     let before = addresses(&leader.held[&one]);
     leader.publish(&one, [cluster("second")]).await.unwrap();
     let mut raw = Raw::of(&server).await;

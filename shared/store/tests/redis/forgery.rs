@@ -155,7 +155,7 @@ async fn a_forged_index_misleads_nobody_for_long() {
         scene.raw.set_field("heliograph:{index}:heads", b"default/one", forged.as_bytes()).await;
         scene.leader.publish(&one, [cluster(forged)]).await.unwrap();
         assert_eq!(next_record(&mut *scene.watch).await.head, scene.leader.held[&one].head);
-        // Between two publishes it is the inspection that mends it.
+        // Between two publications the inspection repairs it.
         scene.raw.set_field("heliograph:{index}:heads", b"default/one", forged.as_bytes()).await;
         scene.leader.repair().await.unwrap();
         let index = scene.raw.hash("heliograph:{index}:heads").await;
@@ -323,7 +323,7 @@ async fn what_is_signed_for_one_installation_is_refused_by_another() {
     assert_eq!(green.metric("refused_records_total{reason=\"forged\"}"), 3);
 }
 
-/// What somebody else put beside ours is in nobody's way, whatever it is.
+/// Foreign keys beside ours have no effect, whatever they are.
 #[tokio::test]
 async fn bytes_that_are_no_text_are_left_alone() {
     let mut scene = Scene::new().await;

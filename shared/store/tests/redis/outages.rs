@@ -1,4 +1,4 @@
-//! Redis away, emptied, or gone back in time: readers keep what they have, and the leader mends it.
+//! Redis away, emptied, or gone back in time: readers keep what they have, and the leader repairs the store.
 
 use crate::raw::Raw;
 use crate::servers::{Cluster, Proxy, Sentinels, Server, until};

@@ -342,7 +342,7 @@ async fn the_parts_of_the_history_are_read_once() {
     }
 }
 
-/// Of a fleet that never came to be nobody knows, so what its writer left goes by itself.
+/// A fleet whose first publication failed is unknown, so the objects that its writer left expire.
 #[tokio::test]
 async fn what_a_first_publication_left_behind_expires() {
     let (server, keys) = (Server::start(&[]).await, Keys::new());

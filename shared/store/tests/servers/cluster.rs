@@ -81,7 +81,7 @@ impl Cluster {
 
     /// From now on, no replica hears of what is written.
     pub(crate) async fn part(&self) {
-        // Nor becomes the master before it is told to, should its master be silent for a moment.
+        // Nor does it become the master by itself if its master is silent for a moment.
         self.let_replicas_take_over(false).await;
         self.until_synced().await;
         for replica in self.replicas().await {

@@ -46,8 +46,8 @@ pub(crate) async fn until_found<T>(what: &str, look: impl AsyncFn() -> Option<T>
     }
 }
 
-/// What a master answers. While a node is silent, a Cluster answers nobody, and another server may become the master: then
-/// whoever is the master by then is asked again. For commands that may be repeated.
+/// What a master answers. While a node is silent, a Cluster does not answer, and another server may become the master:
+/// then the new master is asked again. For commands that may be repeated.
 pub(crate) async fn ask<'a, T: FromRedisValue>(
     command: &Cmd,
     master: impl AsyncFn() -> &'a Server,

@@ -24,7 +24,7 @@ enum Way {
     Open,
     /// Connections are closed, new ones too.
     Cut,
-    /// Nothing passes, and nobody is told.
+    /// Nothing passes, and neither side is informed.
     Stalled,
 }
 
@@ -53,7 +53,7 @@ impl Proxy {
     pub(crate) async fn start_all(targets: &[u16]) -> Self {
         let mut listeners = Vec::new();
         for _ in targets {
-            // Not any that is free: who was on this way tries to get back to it when it is gone, and must find nobody.
+            // Not any free port: clients of this proxy try to reconnect when it is gone, and must find no other server.
             let port = Port::reserve().unwrap().number();
             listeners.push(TcpListener::bind(("127.0.0.1", port)).await.unwrap());
         }

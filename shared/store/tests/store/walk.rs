@@ -212,7 +212,7 @@ impl Walk {
         }
         if let Reply::Received = reply {
             drafts.remove(place);
-            // What it is told of an earlier term, it does not mistake for its own.
+            // An answer about an earlier term must not count for its own.
             if outcome.is_ok() && writer.term == write.record().head.into() {
                 writer.learn(write);
             }
@@ -250,7 +250,7 @@ impl Walk {
     }
 
     async fn release(&mut self, fleet: FleetName) -> Result<(), TestCaseError> {
-        // Nobody releases a fleet that is no more.
+        // A fleet that does not exist is not released.
         if self.model.history(&fleet).is_empty() {
             return Ok(());
         }

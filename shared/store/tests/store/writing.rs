@@ -112,7 +112,7 @@ pub(crate) async fn a_write_that_is_asked_again_is_recognised_in_the_next_term(
     let write = older.draft(&one, 1, Kind::Everything);
     older.write(write.clone()).await.unwrap();
     let mut newer = Writer::claim(&store).await;
-    // It is there, so whoever asks whether it was done is told the truth.
+    // It is in the store, so the answer is that it was published.
     write.send(&*store).await.unwrap();
     newer.publish(&one).await.unwrap();
     let fenced = StoreError::Fenced { ours: older.term, theirs: newer.term };

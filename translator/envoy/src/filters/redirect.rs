@@ -40,9 +40,9 @@ pub(super) fn build(
     }));
 }
 
-/// Gateway API: the port that was asked for, else that of the scheme that was asked for, else the listener's; and it is
-/// left out of the location where the scheme implies it. Envoy writes whatever port it is told, and without one repeats
-/// that of the request's Host, so it is told unless there is none to repeat.
+/// Gateway API: the port of the filter, else that of the filter's scheme, else the listener's; and the location omits it
+/// where the scheme implies it. Envoy writes the port that is configured, and without one repeats that of the request's
+/// Host, so it is configured unless it is implied and the Host has none.
 fn port(redirect: &Redirect, table: &TableKey) -> Option<u16> {
     let arrived = if table.listener.is_some() { Scheme::Https } else { Scheme::Http };
     let port = redirect.port.unwrap_or_else(|| redirect.scheme.map_or(table.port, standard_port));

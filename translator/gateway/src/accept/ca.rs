@@ -32,7 +32,7 @@ pub(crate) fn resolve(
         let message = format!("{kind} {name}: only ConfigMaps can contain CA certificates");
         return Err(CaError::Kind(message));
     }
-    // The grant is asked first: without one, nobody learns whether the ConfigMap exists.
+    // The grant is checked first: without one, a condition must not reveal whether the ConfigMap exists.
     let to = name.clone().of(Kind::ConfigMap);
     if !is_granted(reader, owner, &to) {
         return Err(CaError::NotPermitted(format!("{to}: no ReferenceGrant allows it")));

@@ -76,7 +76,7 @@ pub(super) fn certificate(
     if Kind::find(group, kind) != Some(Kind::Secret) {
         return Err(invalid("only Secrets can contain certificates"));
     }
-    // The grant is asked first: without one, nobody learns whether the Secret exists.
+    // The grant is checked first: without one, a condition must not reveal whether the Secret exists.
     let to = name.clone().of(Kind::Secret);
     if !is_granted(reader, owner, &to) {
         let message = format!("{to}: no ReferenceGrant allows it");

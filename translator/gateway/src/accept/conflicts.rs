@@ -4,9 +4,9 @@ use crate::status::reasons::listener::accepted::UNSUPPORTED_VALUE;
 use heliograph_model::{InfraPort, Listener, ListenerId, Transport};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Marks listeners of one Gateway, or ListenerSet, that are in the way of others: first of those that come before them, and then of
-/// each other. Gateway API: of the latter all lose, so that the order in which they are written decides nothing. Who has lost
-/// already is in nobody's way.
+/// Marks conflicting listeners of one Gateway, or ListenerSet: first those that conflict with earlier owners' listeners,
+/// then those that conflict with each other. Gateway API: of the latter all lose, so that the order in which they are
+/// written decides nothing. A listener that has lost conflicts with no other.
 pub(super) fn mark<'a>(
     listeners: &mut [AcceptedListener],
     before: impl Iterator<Item = &'a AcceptedListener> + Clone,
@@ -60,7 +60,7 @@ fn mark_conflicts<'a>(
         let mut before = before.clone().filter(|before| before.is_accepted());
         let conflict = before.find_map(|before| match (&listener.listener, &before.listener) {
             (Some(ours), Some(theirs)) if bound(ours) == bound(theirs) => conflict(ours, theirs),
-            // It speaks what is not understood here, and could share the port with nobody.
+            // Its protocol is unknown, so it could not share the port.
             (None, _) => {
                 let is_same =
                     listener.port == before.port && listener.transport == before.transport;

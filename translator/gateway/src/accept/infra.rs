@@ -70,7 +70,7 @@ pub(super) fn is_labelled(object: &gateway::Gateway) -> bool {
     infrastructure.is_some_and(|it| it.labels.is_some() || it.annotations.is_some())
 }
 
-/// Whose the Service of a fleet is. `None` if it names nobody who could have it.
+/// The owner in the Service's annotation. `None` if it names no valid owner.
 fn annotated_owner(service: &Service, owner: &FleetOwner) -> Option<FleetOwner> {
     let annotations = service.metadata.annotations.as_ref()?;
     let of = names::annotated_owner(&owner.name().namespace, annotations);

@@ -291,7 +291,7 @@ pub(super) fn selector_of<'a>(
     }
 }
 
-/// One bad certificate among good ones is told and left out; without a good one the listener is not served.
+/// Reports bad certificates among good ones and leaves them out; without a good one the listener is not served.
 fn report(certificates: &[Certificate], listener: &mut AcceptedListener) {
     let mut faults = certificates.iter().filter_map(|certificate| certificate.as_ref().err());
     let Some(fault) = faults.next() else { return };

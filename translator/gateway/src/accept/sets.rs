@@ -121,7 +121,7 @@ impl AcceptedSet {
     }
 }
 
-/// Gateway API: nobody may add listeners unless the Gateway says so.
+/// Gateway API: no ListenerSet may add listeners unless the Gateway allows it.
 fn rule(spec: &GatewaySpec) -> NamespaceRule {
     let allowed = spec.allowed_listeners.as_ref().and_then(|allowed| allowed.namespaces.as_ref());
     match allowed.and_then(|namespaces| namespaces.from.as_ref()) {

@@ -55,7 +55,7 @@ pub(super) fn client_certificate(
     Some(certificates::certificate(reader, owner, &reference, CertificateReasons::OF_GATEWAY))
 }
 
-/// One bad reference among good ones is told and left out.
+/// Reports bad references among good ones and leaves them out.
 fn verify(
     reader: &Reader<'_>,
     owner: &ObjectKey,

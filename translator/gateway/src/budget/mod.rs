@@ -345,7 +345,7 @@ impl Namespace {
         most: u64,
     ) -> BTreeMap<RouteAge, Hostname> {
         self.is_stale = false;
-        // No hostname can have more than all of them together: nobody pays for this who has few.
+        // No hostname can have more than all of them together, so a namespace with few needs no closer look.
         let over = match self.instructions <= most {
             true => BTreeMap::new(),
             false => {

@@ -72,10 +72,10 @@ pub const REGEX_PROGRAM_SIZE: u32 = 32_768;
 pub const BOOTSTRAP_FILE: &str = "envoy.json";
 
 impl Bootstrap<'_> {
-    /// All files, by name: the bootstrap, and those that lead to certificates and tokens.
+    /// All files, by name: the bootstrap, and those that refer to certificates and tokens.
     ///
-    /// Envoy reads a certificate again only if it is told of it by a file of its own, which names the folder whose
-    /// links are swapped when a mount changes.
+    /// Envoy reads a certificate again only if another file refers to it, which names the folder whose links are swapped
+    /// when a mount changes.
     pub fn files(&self) -> BTreeMap<&'static str, Value> {
         let mut files = BTreeMap::from([(BOOTSTRAP_FILE, self.main())]);
         let Distributors { tls, token, .. } = &self.distributors;

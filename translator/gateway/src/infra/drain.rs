@@ -4,8 +4,8 @@ use super::bootstrap::ADMIN;
 /// to it have heard that they should not.
 const LEAST: i64 = 5;
 
-/// What `bash` does in the container before Envoy is told to end: fails its health, so that it says on every
-/// connection that it is to be closed, and waits until none is left or `longest` seconds are over.
+/// The script that `bash` runs in the container before Envoy receives SIGTERM: it fails Envoy's health check, so that
+/// Envoy asks clients on every connection to close it, and waits until none is left or `longest` seconds are over.
 ///
 /// Envoy's images have no HTTP client, and its admin port wants a POST from within the pod, which no hook of
 /// Kubernetes' own sends; so `bash` speaks HTTP itself.

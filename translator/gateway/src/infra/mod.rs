@@ -53,7 +53,7 @@ pub enum ProxyIdentity {
 pub struct RunAs(pub Option<i64>);
 
 impl Default for RunAs {
-    /// Nobody, as in distroless images.
+    /// The user without rights of distroless images.
     fn default() -> Self {
         Self(Some(65532))
     }

@@ -12,7 +12,7 @@ pub const GATEWAY_LABEL: &str = "gateway.networking.k8s.io/gateway-name";
 pub const CLASS_LABEL: &str = "gateway.networking.k8s.io/gateway-class-name";
 /// The namespace of the fleet, which is that of its Gateway.
 pub const FLEET_NAMESPACE_LABEL: &str = "heliograph.dev/fleet-namespace";
-/// Those that tell one fleet from all others, and are for nobody else to give.
+/// The labels that identify a fleet. Authors of Gateways cannot set them.
 pub(super) const LABELS: [&str; 3] = [GATEWAY_LABEL, CLASS_LABEL, FLEET_NAMESPACE_LABEL];
 /// The Gateway's whole name, which a label may have no room for.
 pub const GATEWAY_ANNOTATION: &str = "heliograph.dev/gateway";

@@ -59,7 +59,7 @@ pub fn obstacle(wanted: &Rendered, there: &ObjectMeta) -> Option<String> {
             "there is one without the label {managed_by}={us}: delete or rename it"
         ));
     }
-    // One that names nobody who could have it has lost that, and is given it again.
+    // An object without a valid owner has lost the annotation, and gets it again.
     let annotated_owner = |annotations: &BTreeMap<String, String>| {
         let owner = names::annotated_owner(&wanted.namespace, annotations)?;
         (wanted.part.name_for(&owner) == wanted.name).then_some(owner)
@@ -71,8 +71,8 @@ pub fn obstacle(wanted: &Rendered, there: &ObjectMeta) -> Option<String> {
     other.as_ref().map(names::name_conflict)
 }
 
-/// Whether everything of `wanted` is in `there`, which may have more: what the API server fills in, and what others
-/// add to objects. Lists have the same length, so that nobody adds a port or a container.
+/// Whether everything of `wanted` is in `there`, which may have more fields: the API server and other programs add some.
+/// Lists must have the same length, so that an added port or container is a difference.
 fn is_within(wanted: &Value, there: &Value) -> bool {
     match (wanted, there) {
         (Value::Object(wanted), Value::Object(there)) => wanted

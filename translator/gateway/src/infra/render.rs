@@ -31,7 +31,7 @@ pub struct Rendered {
     pub object: Value,
 }
 
-/// Says of an object what it was rendered to: what is no longer rendered would otherwise not be missed.
+/// The hash of the rendered object: otherwise a field that is no longer rendered would stay.
 const RENDERED: &str = "heliograph.dev/rendered";
 
 impl Part {
@@ -167,7 +167,7 @@ impl Renderer<'_> {
         names::labels(&self.proxies.owner)
     }
 
-    /// What the Gateway asks for, and ours, which nobody may change.
+    /// The labels of the Gateway, and our own, which it cannot change.
     pub(super) fn labels(&self) -> BTreeMap<String, String> {
         let mut labels = self.proxies.labels.clone();
         labels.retain(|name, _| !names::LABELS.contains(&name.as_str()));

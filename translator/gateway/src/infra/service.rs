@@ -10,10 +10,10 @@ pub(super) fn service(renderer: &Renderer<'_>, mut metadata: ObjectMeta) -> Serv
     let config = renderer.proxies.config.service.clone().unwrap_or_default();
     let kind = config.r#type.unwrap_or_default();
     let annotations = metadata.annotations.get_or_insert_default();
-    // All of the Gateway's: they are how load balancers are told what to do.
+    // All of the Gateway's: they configure load balancers.
     annotations.extend(renderer.proxies.annotations.clone());
     annotations.extend(config.annotations.unwrap_or_default());
-    // Nobody may change whose it is.
+    // Added last, so that no other setting changes the owner.
     renderer.add_owner_annotation(annotations);
     let ports = renderer.infra.ports.iter().map(|port| ServicePort {
         name: Some(match port.transport {
@@ -41,12 +41,12 @@ pub(super) fn service(renderer: &Renderer<'_>, mut metadata: ObjectMeta) -> Serv
             type_: Some(type_.to_owned()),
             selector: Some(renderer.selector()),
             ports: Some(ports.collect()),
-            // The API server refuses it for a Service that nobody outside reaches.
+            // The API server rejects it for a Service without access from outside.
             external_traffic_policy: policy
                 .filter(|_| kind != ServiceType::ClusterIP)
                 .map(str::to_owned),
             load_balancer_class: config.load_balancer_class.filter(|_| is_balanced),
-            // A Service has room for one. Others that are asked for are told as not usable.
+            // A Service has a field for one. Further requested addresses are reported as not usable.
             load_balancer_ip: renderer.proxies.addresses.first().filter(|_| is_balanced).cloned(),
             ..ServiceSpec::default()
         }),

@@ -39,8 +39,8 @@ pub(super) struct BackendRef<'a> {
     pub(super) weight: Option<i32>,
 }
 
-/// A value that cannot be served refuses the route as a whole, with the reason; a reference that leads nowhere does not,
-/// and is told in `resolved`.
+/// A value that cannot be served rejects the route as a whole, with the reason; a reference that cannot be resolved does
+/// not, and is reported in `resolved`.
 pub(super) fn accept(
     reader: &Reader<'_>,
     id: &RouteId,

@@ -17,7 +17,7 @@ pub(crate) struct RouteScope<'a> {
 }
 
 impl RouteScope<'_> {
-    /// Follows a reference to a backend. The first that leads nowhere is told; all of them answer 500.
+    /// Resolves a reference to a backend. The first that cannot be resolved is reported; all of them answer 500.
     pub(crate) fn resolve(&mut self, reference: &Reference<'_>) -> Target {
         if let Some(kind) = Kind::find(reference.group, reference.kind) {
             self.backend_references.insert(reference.name.clone().of(kind));

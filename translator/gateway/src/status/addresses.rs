@@ -16,8 +16,7 @@ pub struct Address {
     pub value: String,
 }
 
-/// The addresses of a Gateway, as its Service has them. Of a Gateway that is programmed but for its addresses, the
-/// conditions are told so.
+/// The addresses of a Gateway, from its Service. If only its addresses are missing, the conditions have that reason.
 pub(super) fn of(
     reader: &Reader<'_>,
     gateway: &ObjectName,

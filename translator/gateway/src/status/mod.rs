@@ -36,7 +36,7 @@ pub enum Status {
     Route(RouteStatus),
     ViewPolicy(ViewPolicyStatus),
     Policy(PolicyStatus),
-    /// Not for Kubernetes, where the object may be another controller's: nobody here takes it, and why.
+    /// Why this translator ignores the object. Not written to Kubernetes, where the object may be another controller's.
     Ignored(Ignored),
 }
 
@@ -331,7 +331,7 @@ fn stray_gateway(reader: &Reader<'_>, key: &ObjectKey) -> Option<Status> {
     Some(Status::Ignored(Ignored { ignored, elsewhere: found.is_some() }))
 }
 
-/// A route whose parents are nobody's here.
+/// A route without a parent of ours.
 fn stray_route(reader: &Reader<'_>, key: &ObjectKey) -> Option<Status> {
     let rules = reader.rules(&route_id(key)?)?;
     ignored(match rules.parents.first() {

@@ -111,7 +111,7 @@ fn unattached(policy: &AcceptedPolicy, failure: Option<AttachFailure>) -> Option
     let is_backend_tls = policy.id().kind == PolicyKind::BackendTls;
     let condition = match (&policy.sections, failure) {
         (Err(_), failure) => accepted(policy, failure),
-        // Services that no route leads to, or that are not there, are nobody's concern.
+        // A Service that no route refers to, or that does not exist, needs no status.
         (Ok(_), _) if is_backend_tls => {
             return ignored(
                 "no route of a Gateway that Heliograph serves leads to its targets".to_owned(),

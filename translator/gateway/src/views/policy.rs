@@ -12,12 +12,12 @@ use std::sync::Arc;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct AcceptedViewPolicy {
     pub(crate) generation: i64,
-    /// Where it belongs; `None` if its Gateway is nobody's here.
+    /// Its fleet; `None` if its Gateway is not ours.
     pub(crate) fleet: Option<FleetName>,
-    /// Its rules, or why it is refused as a whole.
+    /// Its rules, or why it is rejected as a whole.
     pub(crate) decoded: Result<ViewRules, String>,
-    /// The ports that nobody is served, because it is refused and would have said for whom they are: a mistake in it must
-    /// not show to all what was meant for some.
+    /// Ports that no client is served, because the policy that restricts them is rejected: a mistake in it must not show
+    /// to all clients what was meant for some.
     pub(crate) withheld: BTreeSet<TransportPort>,
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct ViewRules {
 pub(crate) enum Rule {
     /// Endpoints by the labels they have in common with a client.
     Prefer(Vec<String>),
-    /// What is served on these ports is for nobody else.
+    /// These ports are served only to the selected clients.
     Only(BTreeSet<TransportPort>),
     Overlay {
         kind: ResourceType,

@@ -12,7 +12,7 @@ pub(crate) struct ListedProxy {
     pub(crate) proxy: Proxy,
 }
 
-/// `None` where its Gateway is nobody's here.
+/// `None` if its Gateway is not ours.
 pub(crate) fn proxy(reader: &Reader<'_>, name: &ObjectName) -> Option<ListedProxy> {
     let object = reader.object::<heliograph::Proxy>(name)?;
     let fleet = super::target(reader, &name.namespace, &object.spec.target_ref).ok()?;

@@ -156,7 +156,7 @@ impl World {
         };
         let mut suspects: Vec<(bool, &RouteId)> =
             suspects.iter().map(|route| (is_meant(route), *route)).collect();
-        // Of what has changed since, the cause may be gone: then nobody is suspect but those that the words mean.
+        // If a route has changed since, the cause may be gone: then only routes that the error names are suspects.
         suspects.retain(|(is_meant, _)| *is_meant || is_current);
         suspects.sort_by_cached_key(|(is_meant, route)| (Reverse(*is_meant), Reverse(age(route))));
         let culprit = |(is_meant, route): (bool, &RouteId)| Culprit {

@@ -31,7 +31,7 @@ impl<'a> Reader<'a> {
         Self { facts, reads: Reads::of_stage(stage) }
     }
 
-    /// For a query that is nobody's unit.
+    /// For a query outside of units.
     pub(super) fn unrecorded(facts: &'a Facts) -> Self {
         Self { facts, reads: Reads::unrecorded() }
     }

@@ -63,10 +63,10 @@ impl World {
         }
     }
 
-    /// Who is to be told that a proxy rejects a resource: the sources that its words mean, as precisely as they tell. A
-    /// Service or a Secret has no status of ours, so what leads to it is told.
+    /// The objects on which the rejection of a resource is reported: the sources that the error means, as precisely as
+    /// it names them. A Service or a Secret has no status of ours, so the objects that refer to it are reported.
     ///
-    /// `version` is what was rejected. Empty where it is not what there is now: then it is no one's any more.
+    /// `version` is the rejected version. Empty if it is not the current one: then no object is to blame any more.
     pub fn blamed(
         &self,
         fleet: &FleetName,

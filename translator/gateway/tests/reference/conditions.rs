@@ -112,7 +112,7 @@ fn ours() -> String {
     format!("Ours are those with the `controllerName` `{CONTROLLER_NAME}`.")
 }
 
-/// What is no condition of an object.
+/// The part of the page about objects without conditions.
 fn rest() -> String {
     let mut text = "\n## Objects without conditions\n\n".to_owned();
     let without: Vec<_> = Kind::ALL.iter().filter(|kind| !kind.has_status()).collect();

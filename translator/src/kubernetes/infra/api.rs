@@ -15,7 +15,7 @@ const FIELD_MANAGER: &str = "heliograph-infra";
 
 const PAGE: u32 = 500;
 
-/// Who we are for as long as nobody has scaled what is to be scaled by others from now on.
+/// The field manager of the number of replicas once it is left to others, until an autoscaler sets it.
 const UNTIL_SCALED: &str = "heliograph-until-scaled";
 
 pub(super) fn all(client: &Client, part: Part) -> Api<DynamicObject> {
@@ -90,15 +90,15 @@ fn owns_replicas(metadata: &ObjectMeta) -> bool {
     })
 }
 
-/// Whoever applies a field no longer deletes it, if it is nobody else's. A Deployment would then have one replica until an
-/// autoscaler looks at it; so the number stays, as another's.
+/// An apply without a field deletes it, if it has no other manager. A Deployment would then have one replica until an
+/// autoscaler sets the number; so the number stays, under another manager.
 async fn leave_replicas(api: &Api<DynamicObject>, name: &str) -> kube::Result<()> {
     let there = api.get(name).await?;
     let kept = json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": name },
         "spec": { "replicas": there.data.pointer("/spec/replicas") },
     });
-    // Without force: if it has just been scaled, it is somebody's already, and the next try sees that.
+    // Without force: if it has just been scaled, it has another manager already, and the next attempt sees that.
     api.patch(name, &PatchParams::apply(UNTIL_SCALED), &Patch::Apply(kept)).await?;
     Ok(())
 }
@@ -115,7 +115,7 @@ async fn delete(
     let params = DeleteParams::background().preconditions(only);
     let deletion = async {
         match api.delete(name, &params).await {
-            // It is gone, and what has its name since is another.
+            // It is gone, and an object with its name is another one.
             Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => {
                 Ok(())
             }

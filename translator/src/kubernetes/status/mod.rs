@@ -106,7 +106,7 @@ impl StatusWriter {
                 () = stop.cancelled() => return,
                 changed = self.report.changed() => match changed {
                     Ok(()) => self.mark_changed_objects(),
-                    // Nobody translates any more: the term is about to end.
+                    // The task of the world has ended: the term is about to end.
                     Err(_) => return stop.cancelled().await,
                 },
                 changed = observed.changed() => self.mark(changed),

@@ -290,7 +290,7 @@ fn is_minor(new: &Value, old: &Value) -> bool {
     numberless(new) == numberless(old)
 }
 
-/// What is wrong in one part of an object, and was not so before. What follows from another fault is told with it.
+/// The new faults in one part of an object. A fault that follows from another is reported with that one.
 fn events(part: Option<String>, new: &Value, old: &Value) -> impl Iterator<Item = ObjectEvent> {
     let event = |condition: &Value| {
         let (of, reason) = (condition["type"].as_str()?, condition["reason"].as_str()?);

@@ -64,7 +64,7 @@ pub(super) async fn write(
 
 async fn send(api: &Api<DynamicObject>, name: &str, method: Method, body: Value) -> WriteOutcome {
     let (params, patch) = match method {
-        // Nobody else answers for these conditions, whoever wrote them first.
+        // These conditions are ours, whichever manager wrote them first.
         Method::Apply => (PatchParams::apply(FIELD_MANAGER).force(), Patch::Apply(body)),
         Method::Merge => {
             let field_manager = Some(FIELD_MANAGER.to_owned());

@@ -198,7 +198,7 @@ impl Contents {
     pub(super) fn fetched(&mut self, fetch: &Fetch, fetched: Fetched) -> Output {
         let Fetch { key, ticket } = fetch;
         let Some(content) = self.named.get_mut(key).filter(|it| it.open == Some(*ticket)) else {
-            // Nobody names it any more, or it is gone, and there may be another of its name.
+            // No object names it any more, or it was deleted and perhaps created again.
             return Output::default();
         };
         content.open = None;
@@ -220,8 +220,8 @@ impl Contents {
         self.finish()
     }
 
-    /// A fetch has failed, and is made again at the time that follows from how often it has. Returns how often that is,
-    /// unless nobody waits for it any more.
+    /// A fetch has failed, and is tried again after a pause that grows with the number of failures. Returns that number,
+    /// unless no object needs the content any more.
     pub(super) fn failed(
         &mut self,
         fetch: &Fetch,

@@ -65,7 +65,7 @@ impl Fetcher {
         }
     }
 
-    /// Until the watches end, or nobody listens.
+    /// Until the watches end, or the receiver is dropped.
     pub(super) async fn run(mut self, mut watched: mpsc::Receiver<Message>) {
         loop {
             while self.open.len() < AT_ONCE

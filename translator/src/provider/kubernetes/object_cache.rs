@@ -155,10 +155,10 @@ impl ObjectCache {
         cached.sent.map(|_| Event::Deleted(name.of(self.kind)))
     }
 
-    /// What differs in its status alone, or in who wrote what, has not changed for anybody who is told.
+    /// An object that differs only in its status or its managed fields has not changed for the receiver.
     ///
-    /// Of an object that cannot be read, what was read last goes on to count: an edit that this version does not understand
-    /// takes nothing down. But a grant that cannot be read grants nothing.
+    /// Of an object that cannot be decoded, the last decoded version stays in force: an edit that this version does not
+    /// understand removes nothing. But a grant that cannot be decoded grants nothing.
     fn compare(
         &self,
         name: &ObjectName,
@@ -169,7 +169,7 @@ impl ObjectCache {
         let was_sent = before.and_then(|before| before.sent.clone());
         let (event, sent, unreadable) = match object {
             Ok(mut object) => {
-                // Of what is read by reference the version is all that is told.
+                // Of objects that are read by reference only the version is sent.
                 if !self.kind.is_read_by_reference() {
                     object.forget_bookkeeping();
                 }
@@ -270,7 +270,7 @@ mod tests {
         assert_eq!(gone, []);
     }
 
-    /// What 410 leads to: a second list, of which only the differences are told, and deletions last.
+    /// After 410: a second list, of which only the differences are sent, and deletions last.
     #[test]
     fn a_second_list_tells_the_difference_only() {
         let mut cache = holding(&["a", "b", "c"]);

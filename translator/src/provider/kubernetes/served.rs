@@ -20,8 +20,8 @@ pub(super) struct Served {
 }
 
 impl Served {
-    /// Drops what nobody asks for in objects of this kind. A cluster keeps all sorts of files in ConfigMaps and Secrets; what
-    /// is read here are certificates and their keys.
+    /// Drops the entries that the translation does not read in objects of this kind. ConfigMaps and Secrets contain
+    /// files of all sorts; only certificates and their keys are read here.
     pub(super) fn forget_unused(&mut self, kind: Kind) {
         if let (Some(read), Ok(fields)) = (kind.read_entries(), &mut self.fields) {
             fields.remove("binaryData");
@@ -43,8 +43,8 @@ impl ServedMetadata {
     }
 }
 
-/// Its name, its version and its age; and its labels, if they say that it runs for a Gateway. Other labels, and annotations, of
-/// objects that nobody names are not kept.
+/// Its name, its version and its age; and its labels, if they say that it runs for a Gateway. Other labels, and
+/// annotations, of objects that no other names are not kept.
 impl<'de> Deserialize<'de> for ServedMetadata {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Default, Deserialize)]

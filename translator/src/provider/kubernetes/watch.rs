@@ -36,8 +36,8 @@ use unanswered::Unanswered;
 /// The time limit for one page of a list, and for an answer of discovery.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// After so long the server ends a watch, and it is begun again where it was. On a connection that died unnoticed nothing is
-/// heard of that; there the client gives up soon after, see [`SILENCE`](crate::connect::SILENCE).
+/// After this time the server ends a watch, and it is begun again where it was. On a connection that died unnoticed its
+/// end does not arrive; there the client gives up soon after, see [`SILENCE`](crate::connect::SILENCE).
 pub(crate) const WATCH_SECONDS: u32 = 90;
 
 /// The same of a protecting kind. On a connection that died unnoticed, objects are missed for so long and a few seconds.
@@ -160,11 +160,11 @@ impl KindWatch {
             self.cache.begin();
             self.follow(pin!(stream)).await;
         }
-        // Nobody listens: whoever did has ended, and it is for them to say why.
+        // The receiver has ended, and reports why.
         pending().await
     }
 
-    /// What is read by reference is watched by its metadata alone: nobody may name it.
+    /// Kinds that are read by reference are watched by their metadata alone: most of their objects are never named.
     fn events(
         &self,
         config: watcher::Config,
@@ -380,7 +380,7 @@ impl KindWatch {
     }
 
     async fn send(&self, message: Message) {
-        // If nobody listens, it shows elsewhere.
+        // If the receiver has ended, it reports why.
         let _ = self.outputs.messages.send(message).await;
     }
 

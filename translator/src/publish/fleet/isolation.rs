@@ -65,7 +65,7 @@ impl Fleet {
         self.oversized.len()
     }
 
-    /// Those of them that nobody was told of yet.
+    /// Those of them that are not reported yet.
     pub(in crate::publish) fn take_oversized(&mut self) -> Vec<TooLarge> {
         self.oversized.take_unreported()
     }

@@ -1,4 +1,4 @@
-//! What the publisher remembers of failures, so that each is told once and its end too.
+//! Failures of the store, of which the publisher logs each once, and its end too.
 
 use super::*;
 use crate::metrics::TranslatorMetrics;

@@ -37,7 +37,7 @@ fn what_is_too_large_stays_as_it_was_and_the_rest_goes_on() {
     assert_eq!(reported(&mut state), 1);
     assert_eq!(state.oversized(), 1);
 
-    // It is told once, and what changes beside it goes on.
+    // It is reported once, and changes of other resources are published.
     state.want(&fleet("edge"), vec![huge(), set("a", "3")], 1);
     publish(&mut state, "edge");
     assert_eq!(reported(&mut state), 0);

@@ -258,7 +258,7 @@ fn what_a_standby_remembers_is_held_on() {
     assert!(matches!(step(&mut state), Step::RestoreOrder(order) if &*order.by == "ann"));
 }
 
-/// Nobody has what the fleet is held at but distributors, which refuse to serve anything else.
+/// Only distributors have the pinned content, and they refuse to serve anything else.
 #[test]
 fn what_distributors_remember_is_not_undone() {
     let (mut state, old, order) = pinnable();
@@ -403,7 +403,7 @@ fn a_store_that_went_back_is_repaired_whenever_readers_say_so() {
     }
 }
 
-/// A store that is emptied before all is translated takes it from nobody.
+/// The pinned content survives when the store is emptied before everything is translated.
 #[test]
 fn what_a_fleet_is_held_at_is_read_when_the_term_begins() {
     let held = snapshot("edge", earlier(3), vec![set("a", "1")]);

@@ -84,7 +84,7 @@ fn what_most_reject_is_served_as_it_was_last_accepted_until_it_changes() {
     };
     assert_eq!(decisions(&mut state), [decision]);
 
-    // Said again, by more or by nobody, it is no news.
+    // The same rejection again, by more proxies or by none, changes nothing.
     for reports in [vec![rejected.clone(), rejected], vec![says(&[at(4)], &[])], vec![]] {
         receive(&mut state, &reports);
         assert!(state.next(NOW).is_none());
@@ -146,7 +146,7 @@ fn without_a_last_good_there_is_no_quarantine() {
 
 #[test]
 fn the_last_good_is_what_was_accepted_and_not_what_was_published() {
-    // Nobody took 2, and few took 3, which the others reject.
+    // No proxy accepted 2, and few accepted 3, which the others reject.
     let mut state = after(&[set("a", "2"), set("a", "3")]);
     receive(&mut state, &[says(&[at(3)], &[])]);
     receive(&mut state, &[says(&[at(3)], &[(KIND, "3", 5, 1)])]);

@@ -181,7 +181,7 @@ impl Directory {
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(false).mode(0o600);
         let lock = self.lock.insert(options.open(self.path.join(LOCK))?);
-        // Where files cannot be locked, nobody is told.
+        // Where files cannot be locked, this is not reported.
         if let Err(TryLockError::WouldBlock) = lock.try_lock() {
             return Ok(false);
         }

@@ -88,7 +88,7 @@ impl WriteQueue {
         }
         while let Some((.., fleet)) = self.ready.pop_first() {
             let Some(pending) = self.pending.remove(&fleet) else { continue };
-            // Else nobody has it any more.
+            // Otherwise the snapshot was dropped.
             if let Some(snapshot) = pending.snapshot.upgrade() {
                 return Some(Work { record: pending.record, snapshot });
             }

@@ -375,7 +375,7 @@ impl CacheState {
         }
     }
 
-    /// A fleet is no longer in memory: nobody is served what is older than what Redis has.
+    /// A fleet is no longer in memory: no client is served a snapshot older than that of Redis.
     pub(super) fn dropped(&mut self, fleet: &FleetName) {
         let Some(unconfirmed) = self.unconfirmed.get_mut(fleet) else { return };
         unconfirmed.is_loaded = false;
@@ -398,7 +398,7 @@ impl CacheState {
         }
     }
 
-    /// What is told is all that Redis has, at so many milliseconds since 1970.
+    /// All records of Redis have been compared, at so many milliseconds since 1970.
     pub(super) fn compared(&mut self, milliseconds: u64) {
         self.compared = milliseconds;
     }

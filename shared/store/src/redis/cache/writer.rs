@@ -54,7 +54,7 @@ pub(in crate::redis) async fn run(
     let key_changes = shared.key_changes.load(Ordering::Relaxed);
     let mut writer =
         Writer { shared, cache, rest: now, summary: now, is_changed: false, key_changes };
-    // The key may have been replaced while nobody ran.
+    // The key may have been replaced while the program was not running.
     writer.cache.state().keys_changed(&writer.shared.sealing_key());
     let mut stop = pin!(stop);
     loop {

@@ -19,7 +19,7 @@ pub struct LinkError {
 /// A closed set, fit for the label of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LinkErrorKind {
-    /// Nobody there, connection lost, no reply in time, still loading, between two masters.
+    /// No server there, connection lost, no reply in time, still loading, between two masters.
     Unavailable,
     /// Wrong or missing user, password or credentials file.
     Auth,
@@ -209,7 +209,7 @@ fn kind_of(error: &RedisError) -> LinkErrorKind {
             | ServerErrorKind::TryAgain => LinkErrorKind::Unavailable,
             ServerErrorKind::ReadOnly => LinkErrorKind::ReadOnly,
             ServerErrorKind::NoPerm => LinkErrorKind::NoPermission,
-            // What a script may not do is told without a code.
+            // A command that a script may not call has an error without a code.
             ServerErrorKind::ResponseError
                 if error
                     .detail()

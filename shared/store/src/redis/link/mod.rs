@@ -115,7 +115,7 @@ impl Shared {
         attempt.await
     }
 
-    /// In a task of its own, so that it ends even if nobody waits for it any more.
+    /// In a task of its own, so that it completes even if its caller stops waiting.
     fn open(self: &Arc<Self>) -> Attempt<RedisConnection> {
         let shared = self.clone();
         let task = tokio::spawn(async move {

@@ -158,8 +158,8 @@ impl<C: Clone> ConnectionState<C> {
         if action == ConnectionAction::Keep || known {
             return None;
         }
-        // A connection that breaks as soon as it is made counts as one that was not made, or a server that lets
-        // everybody in and serves nobody would be hammered.
+        // A connection that breaks as soon as it is made counts as one that was not made, or a server that accepts every
+        // connection and closes it would get one after the other.
         let lived = self.since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
         if lived < BACKOFF.longest {
             self.wait(now, jitter);

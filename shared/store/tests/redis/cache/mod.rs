@@ -138,7 +138,7 @@ async fn a_start_while_redis_has_gone_back(site: impl Site) {
     assert!(!reader.program.store.is_unconfirmed(&scene.one));
 }
 
-/// Nobody is left who knows of the order but this reader, and it has been restarted since.
+/// Only this reader still knows of the order, and it has been restarted since.
 async fn a_start_after_redis_and_the_leader_lost_a_rollback(site: impl Site) {
     let mut scene = Scene::at(site).await;
     let ordered = |draft: Publication, number| {

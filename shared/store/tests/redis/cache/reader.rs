@@ -62,7 +62,7 @@ impl Disk {
         fs::read(self.file()).unwrap()
     }
 
-    /// Everything that is on it, and nobody else may read.
+    /// Everything that is on it, and that no other user may read.
     pub(super) fn everything(&self) -> Vec<u8> {
         let paths = fs::read_dir(self.path()).unwrap().map(|entry| entry.unwrap().path());
         let read = |path: PathBuf| {
@@ -129,7 +129,7 @@ impl Reader {
         assert!(received.is_err(), "{received:?}");
     }
 
-    /// Ends as a program does that is told to: what is to be written is written.
+    /// Ends as a program does on SIGTERM: pending writes are made.
     pub(super) async fn end(self) -> Program {
         let Self { program, subscription, stop, writer, .. } = self;
         drop(subscription);
@@ -145,7 +145,7 @@ impl Reader {
         assert_eq!(program.metric("cache_fleets"), fleets);
         assert_eq!(program.metric("cache_writes_total{outcome=\"failed\"}"), 0);
         drop(program);
-        // A read or a write that nobody waits for any more may still be under way in a thread.
+        // A read or a write whose caller has gone may still be under way in a thread.
         until("the directory is free", async || File::open(&lock).unwrap().try_lock().is_ok())
             .await;
     }

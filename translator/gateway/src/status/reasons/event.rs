@@ -47,7 +47,8 @@ impl EventReason {
 }
 
 impl Reason {
-    /// What is told when a condition first says this. A proxy that is awaited is nothing wrong, nor is an address.
+    /// The event when a condition first has this reason. Waiting for a proxy or an address is no fault, and has no
+    /// event.
     pub fn event(&'static self) -> Option<EventReason> {
         match self.r#type {
             Type::Programmed => (self.is_problem() && self.name == super::INVALID)

@@ -119,7 +119,7 @@ fn a_part_that_is_gone_is_applied_again() {
     assert_eq!(kinds(&steps), ["Service"]);
 }
 
-/// As when another one begins to lead: what there is is told part by part, and object by object.
+/// As when another translator begins to lead: the existing objects arrive part by part, and object by object.
 #[test]
 fn what_is_wanted_and_half_told_is_left_alone() {
     let (mut first, now) = (state(), Instant::now());

@@ -289,7 +289,7 @@ fn what_cannot_be_read_says_so_and_stays_what_it_was() {
         (&json!("True"), &json!(3))
     );
 
-    // Nobody here has read it: what is signed is ours, and what is not may be another's.
+    // No version of it was decoded: conditions with our field manager are ours, others may be another controller's.
     let empty = Report::default();
     assert_eq!(of_unreadable(&gateway_key(), reason, 4, &empty, &status), None);
     let condition = json!({"type": "Accepted", "status": "True", "observedGeneration": 1});

@@ -199,7 +199,7 @@ fn a_gateway_is_told_with_what_it_names_and_nothing_waits_for_it() {
     assert_eq!(bench.answer(&fetch, 1), ["pair 1", "edge 1"]);
     assert_eq!(bench.contents.counts(Kind::Secret).loaded, 1);
 
-    // What is held is told at once.
+    // An object whose contents are known does not wait.
     assert_eq!(bench.receive_batch(vec![naming(&other, 2, &["pair"])]), ["other 2"]);
     assert_eq!(bench.receive_batch(vec![naming(&edge, 2, &["none"])]), ["edge 2"]);
     assert_eq!(bench.receive_batch(vec![Event::Deleted(other)]), ["no other", "no pair"]);

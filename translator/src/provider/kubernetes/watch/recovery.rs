@@ -46,7 +46,7 @@ impl KindWatch {
         self.failed_at = Instant::now();
         if is_first && matches!(failure.reason, FailureReason::Failed | FailureReason::Unavailable)
         {
-            // A watch that breaks off is begun again where it was, and nobody needs to know.
+            // A watch that breaks off is begun again where it was, which is not worth a log line.
             self.failures = 1;
             self.outputs.health.record_interruption(self.kind, &failure);
             if matches!(error, watcher::Error::WatchFailed(_)) {
