@@ -138,7 +138,7 @@ pub async fn build(
 }
 
 impl DistributorArgs {
-    /// Two of our own on one port deserve better than to be told that it is in use.
+    /// Two of our own listeners on one port get a better error than that it is in use.
     pub fn check_beside(&self, admin: SocketAddr) -> Result<(), DistributorError> {
         let xds = self.xds_address;
         let any = admin.ip().is_unspecified() || xds.ip().is_unspecified();

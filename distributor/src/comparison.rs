@@ -63,7 +63,8 @@ impl Comparer {
         }
     }
 
-    /// Asks the store about all fleets of which a stream waits to hear. Whether it answered, or none waits.
+    /// Asks the store about all fleets whose streams wait for a comparison. Returns whether it answered, or no stream
+    /// waits.
     async fn compare(&self) -> bool {
         let fleets = self.fleets.all();
         let awaited: Vec<(&Arc<Fleet>, u64)> = fleets
@@ -118,7 +119,7 @@ impl Comparisons {
 }
 
 impl Comparison {
-    /// The last who asked and has no answer, if anyone still waits.
+    /// The last request without an answer, if a stream still waits.
     fn awaited(&self) -> Option<u64> {
         let requested = self.requested.load(Ordering::SeqCst);
         let answered = self.result.borrow().to;

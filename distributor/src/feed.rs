@@ -254,7 +254,7 @@ impl Feed {
         tracing::debug!(fleet = %name, "retired");
         let fleet = self.slots.borrow().get(name).and_then(|slot| slot.fleet());
         if let Some(fleet) = &fleet {
-            // Nothing is said of it, so all may hear of it at once.
+            // Clients are sent nothing because of it, so all streams may be woken at once.
             fleet.waves.iter().for_each(|wave| drop(wave.send_replace(None)));
         }
         self.drop_retired(fleet.is_none().then_some(name));

@@ -5,8 +5,8 @@ use std::io;
 use std::net::SocketAddr;
 use tokio::net::{TcpListener, TcpSocket};
 
-/// Connections that wait to be accepted: as many as the system allows. When all clients of a replica that is gone come
-/// here at once, those beyond are turned away and come again later.
+/// Connections that wait to be accepted: as many as the system allows. When all clients of a replica that is gone
+/// connect here at once, those beyond are refused and retry later.
 const BACKLOG: u32 = 65_535;
 
 /// Why nothing listens on an address, in one line.

@@ -110,7 +110,7 @@ fn renewing(client: Client, text: Option<Vec<u8>>, args: KubernetesArgs) -> Clie
                 Ok(answer) => answer.status() == StatusCode::UNAUTHORIZED,
                 Err(_) => true,
             };
-            // Whoever asked tries again after a while.
+            // The caller tries again after a while.
             if refused {
                 let text = args.kubeconfig.as_deref().and_then(text_of);
                 if renewal.lock().begin(text, answer.is_ok(), Instant::now()) {
@@ -136,8 +136,8 @@ struct Renewal {
 }
 
 impl Renewal {
-    /// Whether another client is to be made now: the file says something else, or names files that may by now. That is likely
-    /// where the API answers, and does not know who asks.
+    /// Whether to make another client now: the file has changed, or names files that may have changed. That is likely
+    /// where the API server answers that it does not know the client.
     fn begin(&mut self, text: Option<Vec<u8>>, answers: bool, now: Instant) -> bool {
         let pause = if answers { RENEW_SOON } else { RENEW_EVERY };
         let is_due = self.text != text || now.duration_since(self.renewed) >= pause;

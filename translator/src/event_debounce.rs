@@ -15,8 +15,8 @@ pub(crate) struct EventDebounce {
     are_many: bool,
 }
 
-/// What comes so soon after another may be followed by more: a directory that is applied, a deployment. Whoever waits for each
-/// change to take effect before the next is slower, and is not held up.
+/// An event so soon after another may be followed by more: a directory that is applied, a deployment. A user who waits
+/// for each change to take effect before the next is slower, and is not delayed.
 const CLOSE_INTERVAL: Duration = Duration::from_millis(15);
 
 /// No more come. An API server that is busy tells of changes with pauses, but rarely with longer ones. What comes sooner after

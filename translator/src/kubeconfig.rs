@@ -12,7 +12,7 @@ use std::{env, fmt, fs, io};
 use tower::BoxError;
 use tower::util::MapErrLayer;
 
-/// Which API, and as whom.
+/// The address of an API, and the credentials for it.
 pub struct Access {
     config: Config,
     origin: String,

@@ -63,7 +63,7 @@ pub struct Translator {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TermEnd {
     Stopped,
-    /// Somebody else leads, or soon will.
+    /// Another translator leads, or soon will.
     Lost,
 }
 
@@ -102,7 +102,7 @@ impl Translator {
         Self { world: World::with_limits(limits), ..self }
     }
 
-    /// What was last found. It is empty while somebody else leads.
+    /// The latest report. It is empty while another translator leads.
     pub fn report(&self) -> watch::Receiver<Report> {
         self.report.subscribe()
     }

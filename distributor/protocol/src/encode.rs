@@ -80,7 +80,7 @@ impl Encodings {
         Message { own: encode_own(protocol, &reply.nonce, identifier), removed, shared }
     }
 
-    /// Streams that came here in different ways may be told the same too.
+    /// Streams that reached this state in different ways may be sent the same, too.
     fn encoded(&self, protocol: Protocol, response: &Response) -> Encoded {
         let key = |content| Key::of(protocol, response, content);
         let removed = match response.removed.len() {

@@ -21,7 +21,7 @@ pub struct Response {
     pub resources: Vec<Arc<Resource>>,
     /// Delta only.
     pub removed: Vec<Arc<str>>,
-    /// On the wire, once somebody needed it.
+    /// The encoded form, once it was needed.
     pub(crate) encoded: OnceLock<Encoded>,
 }
 

@@ -257,7 +257,7 @@ pub(crate) fn bounded(text: &str, limit: usize) -> &str {
     &text[..end]
 }
 
-/// An error without words is still a rejection. A long one is cut before anyone looks for names in it.
+/// An error without a text is still a rejection. A long text is cut before names are searched in it.
 fn words(error: ErrorFields) -> String {
     match bounded(error.message.trim(), ERROR_LIMIT) {
         "" => format!("code {}", error.code),

@@ -10,7 +10,7 @@ pub(super) struct Rejections(VecDeque<Entry>);
 
 #[derive(Debug)]
 struct Entry {
-    /// The proxy that says so, if it is only one.
+    /// The proxy that rejects it, if it is only one.
     only: Option<Voter>,
     summary: RejectionSummary,
 }

@@ -61,7 +61,7 @@ impl Reporter {
         }
     }
 
-    /// Brings the store up to date. Says for how long it is, if no client says something else.
+    /// Sends a report to the store. Returns how long it stays valid if no client answers something else.
     async fn send(&mut self) -> Duration {
         let report = report::of(&self.replica, &self.fleets);
         if let Some((sent, at)) = &self.sent

@@ -243,7 +243,7 @@ impl FleetSlot {
         self.state.receiver_count() > 0 || self.state.borrow().has_streams()
     }
 
-    /// Lets go of the fleet unless someone uses it. Whether it did.
+    /// Drops the fleet unless a stream uses it. Returns whether it did.
     pub(super) fn drop_unused(&self) -> bool {
         let mut dropped = None;
         // Who comes while this is decided waits for it, and asks for the fleet again.
@@ -299,7 +299,7 @@ impl RequestedFleets {
         }
     }
 
-    /// Waits until someone asks. For one task.
+    /// Waits for a request. For one task.
     pub(super) async fn next(&self) -> BTreeSet<FleetName> {
         self.added.notified().await;
         std::mem::take(&mut *self.names())

@@ -46,7 +46,7 @@ async fn a_retired_fleet_goes_once_its_last_stream_has_ended() {
     assert_eq!(fleets.all().len(), 1);
 }
 
-/// A snapshot with a cluster, so that there is something to be told.
+/// A snapshot with a cluster, so that there is something to send.
 fn with_cluster(fleet: &str) -> Arc<Snapshot> {
     let resource = Arc::new(Resource::new("blue", Bytes::from_static(b"blue")));
     let change = Change::Set(ResourceType::Cluster, resource);

@@ -51,7 +51,7 @@ pub(crate) enum Reason {
     Certificate,
     Token,
     NotAllowed,
-    /// Not refused for good: it cannot be told now.
+    /// Cannot be decided now; the client may retry.
     Unavailable,
 }
 
@@ -132,7 +132,7 @@ impl Authenticator {
         checked.map(Some).map_err(|refused| self.status(&refused, peer))
     }
 
-    /// Whether somebody who is known may read this fleet.
+    /// Whether this identity may read this fleet.
     pub(super) fn check(&self, identity: &Identity, fleet: &FleetName) -> Result<(), Status> {
         let Some(methods) = &self.methods else { return Ok(()) };
         let grants = methods.rules.current().grants(identity);

@@ -44,8 +44,8 @@ impl Peer {
         Some(Self { chain: chain.into(), leave })
     }
 
-    /// Ends the connection that has this certificate: whoever calls again on it would show the same one, and it may have
-    /// a newer one by now.
+    /// Ends the connection that has this certificate: another call on it would have the same certificate, while the
+    /// client may have a newer one by now.
     pub(super) fn leave(&self) {
         self.leave.cancel();
     }

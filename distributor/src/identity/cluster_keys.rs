@@ -24,7 +24,7 @@ pub(super) struct ClusterKeys {
 #[derive(Debug, PartialEq, Eq)]
 enum Fetched {
     Keys(usize),
-    /// This API server does not give them to us. It may be told to.
+    /// This API server does not let us read them. An operator may allow it.
     Denied(String),
     Failed(String),
 }
@@ -89,7 +89,7 @@ impl ClusterKeys {
 }
 
 impl Fetched {
-    /// How long until they are asked for again, beyond the pause, unless somebody wants them sooner.
+    /// The time until they are read again, beyond the pause, unless a refresh is requested.
     fn wait(&self) -> Duration {
         match self {
             Self::Keys(_) | Self::Denied(_) => EVERY,

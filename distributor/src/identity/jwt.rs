@@ -70,7 +70,7 @@ pub(crate) enum KeySetError {
 
 struct Key {
     id: Option<String>,
-    /// If the file says so, the only way in which it signs.
+    /// The only algorithm that the key may be used with, if the file names one.
     algorithm: Option<String>,
     public: Public,
 }
@@ -130,7 +130,8 @@ struct UnprovenBody {
     exp: Option<f64>,
 }
 
-/// What of a token is looked at before somebody else judges it. What is missing, or of another type, is for that one to judge.
+/// The claims of a token that are checked before the API server reviews it. Claims that are missing, or of another type,
+/// are left to the API server.
 #[derive(Default, Deserialize)]
 struct ScreenedBody {
     aud: Option<Audience>,
@@ -195,8 +196,8 @@ impl KeySet {
     }
 
     /// Whether one of these keys signed the token, for this audience, and it has not expired; `false` if the key that it
-    /// names is none of these, so that nothing can be said of it. For tokens that somebody else judges then: what is refused here
-    /// that one would refuse too, and what is not refused is not accepted.
+    /// names is none of these, so that nothing is known of it. For tokens that the API server reviews afterwards: it
+    /// would reject, too, what is rejected here, and a token that passes is not accepted yet.
     pub(super) fn screen(
         &self,
         token: &str,
@@ -244,7 +245,7 @@ impl KeySet {
         }
         let named = |key: &&Key| match (&header.kid, &key.id) {
             (Some(wanted), Some(found)) => wanted == found,
-            // Whoever names no key means that one of all.
+            // A token that names no key may be signed by any of them.
             (None, _) | (_, None) => true,
         };
         let mut tried = self.0.iter().filter(named).filter_map(|key| {

@@ -49,7 +49,7 @@ pub(crate) enum Identity {
     Subject(String),
 }
 
-/// Somebody whose credential is good and, where that is bound to one, the UID of the pod that it runs in.
+/// An identity whose credential is valid and, where that is bound to one, the UID of its pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Proven {
     identity: Identity,
@@ -60,7 +60,7 @@ pub(super) struct Proven {
 const LONGEST: usize = 2048;
 
 impl Identity {
-    /// Whom a token is about. A subject tells by its form what it is.
+    /// The identity in a token's subject, whose form shows its kind.
     pub(crate) fn of_subject(subject: &str) -> Option<Self> {
         if subject.is_empty() || subject.len() > LONGEST || subject.contains(char::is_control) {
             return None;

@@ -124,7 +124,7 @@ impl Reviewer {
         if let Some(outcome) = self.cached_outcome(&key) {
             return outcome;
         }
-        // Whoever makes tokens up must take the trouble to make them look like one.
+        // Text that does not look like a token is rejected without a review.
         let unproven = Unproven::read(token)
             .ok_or_else(|| ReviewRefused::Refused("it is no JSON Web Token".to_owned()))?;
         if self.cached_review(&key, Reviews::trusted).is_some() {
@@ -233,7 +233,7 @@ fn evaluate(status: Status, audience: &str) -> Result<Proven, String> {
         let words: String = error.chars().filter(|c| !c.is_control()).take(200).collect();
         return Err(if words.is_empty() { "it is not valid".to_owned() } else { words });
     }
-    // A server that does not know of audiences leaves them out, and then the token may be for anybody.
+    // A server that does not know of audiences leaves them out, and then the token may be for any audience.
     if !audiences.iter().any(|found| found == audience) {
         return Err(format!("it is not for the audience {audience:?}"));
     }

@@ -48,7 +48,7 @@ impl ReviewQueue {
             }
             queue.join(lane)?
         };
-        // A waiter is never dropped before its turn, since the queue lives as long as anybody who waits.
+        // A waiter is never dropped before its turn, since the queue lives as long as its waiters.
         slot.await.map_err(|_| Full)
     }
 

@@ -46,8 +46,8 @@ pub(super) enum Withheld {
 /// What an address did lately.
 #[derive(Clone, Copy, Debug, Default)]
 struct Source {
-    /// Turns, which count less as they get older. Whoever makes tokens up takes none from who has signed ones, also
-    /// behind the same address.
+    /// Turns, which count less as they get older. Made-up tokens take no turns from signed ones, also behind the same
+    /// address.
     signed: f64,
     unchecked: f64,
     /// When they were counted.

@@ -4,8 +4,8 @@ use super::Identity;
 use heliograph_store::Voter;
 use std::net::IpAddr;
 
-/// A client that has proven in which pod it runs is that pod, wherever it connects to and whatever it calls itself. Of
-/// others all that is known is whom they act for, where they call from, and the node id that they choose.
+/// A client that has proven its pod is that pod, whichever replica it connects to and whatever node id it has. Others
+/// are identified by their identity, their address, and the node id that they choose.
 pub(super) fn voter(pod: Option<&str>, identity: &Identity, address: IpAddr, node: &str) -> Voter {
     let mut hasher = blake3::Hasher::new();
     let mut add = |part: &str| {

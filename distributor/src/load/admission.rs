@@ -156,7 +156,7 @@ impl Admission {
         }
     }
 
-    /// How much is taken, and by whom. The rest of it is known elsewhere.
+    /// How much is in use, and by which owners. Other modules know the rest.
     pub(crate) fn usage(
         &self,
         unauthenticated_connections: LimitUsage,
@@ -291,7 +291,7 @@ impl Refusal {
     }
 }
 
-/// Whom an address belongs to, as far as it can be told: with IPv6 a host has a network of 2^64 of them.
+/// The network of one host: with IPv6 a host has 2^64 addresses.
 pub(crate) fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(address) => address.into(),

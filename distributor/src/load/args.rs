@@ -238,7 +238,7 @@ impl LoadArgs {
         fleet_idle: Duration::from_secs(600),
         drain_time: None,
     };
-    /// How long the program `distributor` drains unless told otherwise.
+    /// How long the program `distributor` drains by default.
     pub const DRAIN_TIME: Duration = Duration::from_secs(20);
 }
 

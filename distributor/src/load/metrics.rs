@@ -3,7 +3,7 @@ use super::{Ending, LoadArgs, Refusal};
 use heliograph_shared::telemetry::from_zero;
 use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
 
-/// Who was turned away, and who was sent away.
+/// Counts connections, streams and requests that were rejected or ended.
 #[derive(Clone, Debug)]
 pub(crate) struct LoadMetrics {
     rejected_clients: IntCounterVec,

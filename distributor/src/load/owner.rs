@@ -3,7 +3,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// Whom a connection or a stream counts for. Cheap to clone.
+/// The owner that a connection or a stream counts for. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Owner {
     /// An identity, or an address.
@@ -28,7 +28,8 @@ impl Owner {
         }
     }
 
-    /// One of whom it is not known yet who it is. All of them count together as one namespace does, with a name that none has.
+    /// The owner before authentication. All of these count together like one namespace, with a name that no namespace
+    /// can have.
     pub(crate) fn unauthenticated(address: IpAddr) -> Self {
         let namespace = Some("(not authenticated)".into());
         Self { namespace, ..Self::new(&Identity::Anybody, address) }

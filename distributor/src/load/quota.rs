@@ -49,7 +49,7 @@ pub(crate) enum Cause {
 #[derive(Debug, Default)]
 struct QuotaState {
     used: usize,
-    /// Whoever keeps nothing has no entry.
+    /// An owner that keeps nothing has no entry.
     owners: UsageByHolder,
     namespaces: UsageByHolder,
     all: HashMap<QuotaKey, CountedAllocation>,
@@ -200,7 +200,7 @@ impl QuotaState {
     }
 }
 
-/// Whoever keeps nothing any more is forgotten.
+/// Removes the entry of an owner that keeps nothing any more.
 fn release(usage_by_holder: &mut UsageByHolder, name: &Arc<str>, bytes: usize) {
     if let Some(held) = usage_by_holder.get_mut(name) {
         *held -= bytes;

@@ -16,7 +16,7 @@ pub(crate) struct Shares {
     namespaces: Holders,
 }
 
-/// What each of them has. Whoever has nothing has no entry, so there are no more entries than there are things.
+/// What each holder has. A holder of nothing has no entry, so there are no more entries than things.
 #[derive(Debug)]
 struct Holders {
     /// What one may have if it is alone, in percent.

@@ -2,7 +2,7 @@ use serde::Serialize;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// How much of each limit of a replica is in use, and by whom.
+/// How much of each limit of a replica is in use, and by which owners.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Usage {

@@ -25,7 +25,7 @@ struct Query {
     /// `TYPE/NAME` of the resource before the first.
     after: Option<String>,
     limit: Option<usize>,
-    /// Whether to show what is in the resources; if not said, it is.
+    /// Whether to show the content of resources; default: true.
     content: Option<bool>,
 }
 

@@ -198,7 +198,7 @@ impl AdmissionControl {
         }
     }
 
-    /// How much is in use, and by whom.
+    /// How much is in use, and by which owners.
     pub(crate) fn usage(&self) -> Usage {
         let waiting = self.unauthenticated().usage();
         let kept = self.subscriptions.usage();
@@ -460,8 +460,8 @@ impl StreamPermit {
         self.was_set_up.store(true, Ordering::Relaxed);
     }
 
-    /// Waits until the client may be told its first configuration. It is its turn for as long as it holds what it gets:
-    /// not while it waits for something else, because others wait for it.
+    /// Waits until the client may be sent its first configuration. Its turn lasts while it holds the permit: it must not
+    /// hold it while it waits for something else, because others wait for the permit.
     pub(crate) async fn set_up(&self) -> Option<SemaphorePermit<'_>> {
         self.answered();
         // It is never closed.

@@ -26,7 +26,8 @@ pub(super) struct ConnectionService {
     pub(super) _present: GaugeCount,
 }
 
-/// After so many the connection ends: whoever tries tokens pays for each few with a handshake. Streams that it has stay.
+/// After so many unauthenticated calls the client must reconnect: one that tries tokens needs a handshake for each few.
+/// Its open streams stay.
 const MOST_REFUSED: u32 = 8;
 
 impl hyper::service::Service<Request<Incoming>> for ConnectionService {

@@ -53,7 +53,7 @@ where
                 frame.into_data().into_iter().for_each(|it| early.extend_from_slice(&it));
             }
             Some(Err(_)) => return Err(Status::cancelled("the client is gone")),
-            // Whoever reads the body later sees its end as well.
+            // A later reader of the body sees its end as well.
             None => return Ok((work.await, early.freeze())),
         }
     }

@@ -9,8 +9,8 @@ use std::time::SystemTime;
 /// for which changes come faster than it answers is measured all the same.
 #[derive(Debug, Default)]
 pub(super) struct PendingChanges {
-    /// Not before the client has caught up: a newcomer did not wait for what was there, and whoever rejects something
-    /// acknowledges nothing whole until it is repaired.
+    /// Not before the client has caught up: a new client did not wait for existing resources, and a client that rejects
+    /// something acknowledges no head until it is repaired.
     counts: bool,
     oldest: Option<Arc<FleetChange>>,
     newest: Option<Arc<FleetChange>>,

@@ -183,7 +183,7 @@ impl AdsStream {
         Ok(())
     }
 
-    /// Whoever opens a stream and says nothing takes the place of another.
+    /// A stream without a request takes the place of another.
     async fn first(&mut self) -> Result<Option<Incoming>, Status> {
         let limit = self.stream_permit.first_request_timeout();
         if limit.is_zero() {

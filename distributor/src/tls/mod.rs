@@ -119,7 +119,8 @@ impl Material {
     }
 }
 
-/// Who shows no certificate is let through here, and told in words what is missing; a wrong one ends the handshake.
+/// A client without a certificate completes the handshake, and its calls are rejected with a message; a wrong
+/// certificate ends the handshake.
 fn client_verifier(
     ca_bundle: &Content,
     provider: Arc<CryptoProvider>,

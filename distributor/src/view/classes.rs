@@ -38,7 +38,7 @@ struct ActiveClass {
     class: Class,
     /// Whether a client was in it that the directory lists. All others only claim to be of it.
     is_listed: AtomicBool,
-    /// Held while the view is derived: whoever else needs it would have to derive the same.
+    /// Locked while the view is derived: other streams of the class need the same view.
     derived: Mutex<Option<Derived>>,
 }
 
@@ -55,8 +55,8 @@ struct Derived {
 /// A class costs what its rules change, in memory and in time at each change of the snapshot. A selector of labels that
 /// differ from proxy to proxy would make one for each.
 pub(super) const MAX_CLASSES: usize = 256;
-/// Classes that only clients are of whom the directory does not list. What these say of themselves must not keep anybody out
-/// whom it lists.
+/// Classes of clients that are not in the inventory. Their own claims must not use up the classes of proxies that are in
+/// it.
 pub(super) const MAX_CLAIMED_CLASSES: usize = MAX_CLASSES / 2;
 
 impl Classes {

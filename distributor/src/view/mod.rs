@@ -105,7 +105,7 @@ impl Views {
         self.snapshot.bytes() as u64
     }
 
-    /// Every view that a client may have been told of, and the snapshot as it is.
+    /// Every view that a client may have been sent, and the snapshot without rules.
     pub(crate) fn all(&self) -> Vec<Arc<View>> {
         let mut all = vec![self.plain.clone()];
         all.extend(self.classes.views());

@@ -148,7 +148,7 @@ fn too_many_classes_leave_the_others_the_view_of_none() {
         class_handles.push(class_handle);
     }
     assert_eq!(class_limit_exceeded.get(), 1);
-    // Whoever leaves makes room.
+    // A client that leaves makes room.
     class_handles.drain(..2);
     let last = classes::MAX_CLASSES;
     let view = views.of(&info(&last.to_string()), &mut ClassHandle::default());

@@ -36,7 +36,7 @@ impl Envoy {
             ["bootstrap.json", "envoy.log", "admin"].map(|name| directory.join(name));
         fs::create_dir_all(directory)
             .and_then(|()| fs::write(&config, bootstrap(fleet, xds).to_string()))
-            // Left by one before, it would lead to whoever has that port now.
+            // A file of an earlier Envoy would name a port that another program may have now.
             .and_then(|()| if admin.exists() { fs::remove_file(&admin) } else { Ok(()) })
             .with_context(|| format!("cannot write to {}", directory.display()))?;
         let output = fs::File::create(&log)
@@ -60,7 +60,7 @@ impl Envoy {
         Ok(Self { child, log, admin })
     }
 
-    /// Resolves once it has what it needs to serve, and says so if that takes long.
+    /// Resolves once it has everything that it needs to serve, and logs if that takes long.
     pub(super) fn live(
         &self,
         late: Duration,
@@ -193,7 +193,7 @@ fn is_version_of_envoy(text: &str) -> bool {
     version.is_some_and(|version| version.split('/').count() == 5)
 }
 
-/// Finds the program to run: as told, or on the path.
+/// Finds the program to run: as given, or on the path.
 pub(super) fn find_program(given: Option<&Path>, path: Option<&OsStr>) -> anyhow::Result<PathBuf> {
     let given_or_name = given.unwrap_or(Path::new("envoy"));
     // As a shell does: a name without a slash is looked up.

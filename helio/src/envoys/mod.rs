@@ -276,7 +276,8 @@ fn addresses(ports: &[InfraPort]) -> String {
     if addresses.is_empty() { "no port".to_owned() } else { addresses.join(", ") }
 }
 
-/// Fails if somebody else listens where a Gateway is to. Envoy would not tell: it shares ports with others that do.
+/// Fails if another program listens at a port of a Gateway. Envoy would not report it: it shares ports with others that
+/// allow this.
 fn check_ports(wanted: &BTreeMap<FleetName, Arc<Infra>>) -> anyhow::Result<()> {
     for (fleet, infra) in wanted {
         for InfraPort { bind_port, .. } in &infra.ports {

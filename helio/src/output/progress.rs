@@ -6,8 +6,8 @@ use tokio::time::{Instant, interval_at};
 const SHOW_AFTER: Duration = Duration::from_secs(1);
 const REDRAW: Duration = Duration::from_millis(250);
 
-/// Does the work. If it takes longer than a moment, and somebody looks, a line on stderr says what is waited for; it
-/// goes when the work is done.
+/// Does the work. If it takes longer than a moment, and stderr is a terminal, a line there shows what is waited for; it
+/// is removed when the work is done.
 pub(crate) async fn with_progress<T>(
     work: impl Future<Output = T>,
     waits_for: impl Fn() -> String,

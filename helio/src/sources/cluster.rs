@@ -19,7 +19,7 @@ pub(crate) struct Pod {
 /// As the manifests and the chart have them.
 const OURS: &str =
     "app.kubernetes.io/name=heliograph,app.kubernetes.io/component in (translator, distributor)";
-/// Pods that were evicted or whose node went stay in the list until somebody deletes them; others run in their place.
+/// Pods that were evicted or whose node is gone stay in the list until they are deleted; others run in their place.
 const NOT_ENDED: &str = "status.phase!=Failed,status.phase!=Succeeded";
 /// Of those no more are of interest than these, the newest.
 const ENDED: usize = 50;

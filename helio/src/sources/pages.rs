@@ -146,7 +146,8 @@ struct SnapshotPage {
 }
 
 impl SnapshotContent {
-    /// `query` says of whom and how much. A snapshot that is replaced meanwhile is read on in the new one.
+    /// `query` selects the client and the content. If the snapshot is replaced meanwhile, the rest is read from the new
+    /// one.
     pub(crate) async fn from(
         port: &mut AdminConnection,
         fleet: &str,

@@ -5,7 +5,7 @@ use heliograph_snapshot::{FleetName, Head, Version};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// All that writers asked for in a history, whatever they were told.
+/// All publications that writers asked for in a history, whatever the answers.
 #[derive(Debug, Default)]
 pub(crate) struct PublishAttempts(BTreeMap<FleetName, BTreeMap<Head, PublishAttempt>>);
 
@@ -13,7 +13,7 @@ pub(crate) struct PublishAttempts(BTreeMap<FleetName, BTreeMap<Head, PublishAtte
 struct PublishAttempt {
     /// None: the fleet is retired.
     content: Option<Arc<Content>>,
-    /// How often it was asked for: a writer that was told nothing asks again.
+    /// How often it was asked for: a writer without an answer asks again.
     asked: usize,
     refused: usize,
     acknowledged: bool,

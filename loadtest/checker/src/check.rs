@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// A driver that calls this while the run goes on can tell by [`Violation::may_pass`] what to wait for.
 pub fn check(events: &[Event]) -> Vec<Violation> {
     let mut violations = Vec::new();
-    // First of all: a snapshot may be seen before its writer hears that it is published.
+    // First of all: a snapshot may be seen before its writer gets the answer.
     let publishes = PublishAttempts::collect(events, &mut violations).publishes();
     let (mut readers, mut proxies) = (BTreeMap::new(), BTreeMap::new());
     let mut unwanted = BTreeSet::new();

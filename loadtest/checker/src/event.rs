@@ -9,7 +9,7 @@ use std::sync::Arc;
 pub enum Event {
     /// A writer asks a store to move a fleet to a head. Without content the fleet is retired.
     Asked { fleet: FleetName, head: Head, content: Option<Arc<Content>> },
-    /// What the writer was told. An ask without an answer is one whose outcome is not known.
+    /// The store's answer to the writer. The outcome of an ask without an answer is not known.
     Answered { fleet: FleetName, head: Head, outcome: Outcome },
     /// A fleet ceases to be wanted, or is wanted again. Before the first of these events it is wanted.
     Wanted { fleet: FleetName, is_wanted: bool },

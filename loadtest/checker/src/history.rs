@@ -10,7 +10,7 @@ pub(crate) struct FleetHistory {
     /// What may be in the store, oldest first. A position is one in this list.
     heads: Vec<PublishedHead>,
     refused: BTreeSet<Head>,
-    /// The newest that a writer was told is published.
+    /// The newest publication that the store confirmed.
     newest: Option<usize>,
     timelines: BTreeMap<ResourceType, BTreeMap<Arc<str>, Timeline>>,
     /// Where something of the type changed.
@@ -91,8 +91,8 @@ impl FleetHistory {
         self.newest
     }
 
-    /// Where what is at a position of a type began to be. In between nothing can be told apart, so proxies that came
-    /// there at different times are in the same place.
+    /// The position at which the content of a type at `at` began. Nothing differs in between, so proxies that got there
+    /// at different times are in the same state.
     pub(crate) fn turn(&self, kind: ResourceType, at: usize) -> usize {
         let turns = self.turns.get(&kind).map(Vec::as_slice).unwrap_or_default();
         let next = turns.partition_point(|turn| *turn <= at);

@@ -22,7 +22,7 @@ pub struct Proxy {
     unknown: BTreeSet<ResourceType>,
 }
 
-/// A response, and who says what about whom.
+/// A response with its context, for reporting violations.
 struct Case<'a> {
     who: &'a Arc<str>,
     proxy: &'a Proxy,

@@ -23,7 +23,7 @@ pub struct NotNewer {
 }
 
 impl Publishes {
-    /// Adds a snapshot that its writer was told is published. It has to be here before a proxy is sent something of it.
+    /// Adds a snapshot that the store confirmed as published. It must be added before a proxy receives a part of it.
     pub fn publish(&mut self, snapshot: &Snapshot) -> Result<(), NotNewer> {
         let (fleet, head) = (&snapshot.fleet, snapshot.head);
         let published = self.0.entry(fleet.clone()).or_default();

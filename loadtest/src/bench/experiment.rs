@@ -329,7 +329,7 @@ impl ExperimentRun {
             let fits = (survivors as u64 * allowed.saturating_sub(used) / used.max(1)) as usize;
             let step = (fits / 4).clamp(25, 1_000).min(self.streams - survivors);
             self.connect(survivors + step).await?;
-            // What is used now is used for good: everybody has everything, and nothing happens.
+            // The memory in use now stays in use: all clients have everything, and nothing changes.
             if self.sample().await?.memory() > allowed {
                 break;
             }

@@ -155,7 +155,8 @@ pub enum Figure {
     ProbeLate,
     ProbeWrong,
     ProbeGrowth,
-    /// Many routes at once: seconds until every status says so, writes of statuses, those among them that said nothing new.
+    /// Many routes at once: seconds until every status reports them, writes of statuses, and those of these that changed
+    /// nothing.
     AttachTime,
     AttachWrites,
     AttachIdleWrites,

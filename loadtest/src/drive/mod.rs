@@ -20,7 +20,7 @@ pub enum Driver {
     Files(FilesDriver),
     /// In the memory of the go-control-plane program.
     Peer(PeerDriver),
-    /// Nowhere: whatever happens is somebody else's doing.
+    /// Nowhere: others make the changes.
     None,
 }
 
@@ -62,8 +62,8 @@ pub enum DriveError {
 }
 
 impl Driver {
-    /// Puts everything there as it is before the first change. Afterwards the workload's heads are those that the
-    /// servers will be given, as far as anyone can know them.
+    /// Publishes everything as it is before the first change. Afterwards the workload's heads are those that the servers
+    /// will get, as far as they can be known.
     pub async fn set_up(&mut self, workload: &mut Workload) -> Result<(), DriveError> {
         match self {
             Self::Store(store) => store.set_up(workload).await,
@@ -73,7 +73,7 @@ impl Driver {
         }
     }
 
-    /// Makes a change, in the workload and for the servers. When this returns, they have been told.
+    /// Makes a change, in the workload and for the servers. When this returns, they have received it.
     pub async fn change(
         &mut self,
         workload: &mut Workload,

@@ -42,8 +42,7 @@ impl PeerDriver {
         self.ask(Method::GET, "/ready", Bytes::new()).await
     }
 
-    /// Has it collect its garbage and give memory back to the system, so that what it needs can be told from what it has
-    /// not tidied up.
+    /// Has it collect its garbage and give memory back to the system, so that only the memory that it needs is measured.
     pub async fn collect(&mut self) -> Result<(), DriveError> {
         self.ask(Method::POST, "/collect", Bytes::new()).await
     }

@@ -16,8 +16,8 @@ pub struct Changes {
 const LEAD: Duration = Duration::from_millis(20);
 
 impl Run {
-    /// Makes changes, each when it is due: also when the one before has not come to all, or to anyone. Returns when the
-    /// last was made; [`Run::settle`] waits until all have it.
+    /// Makes changes, each when it is due: also when the one before has not reached all clients, or any. Returns when
+    /// the last was made; [`Run::settle`] waits until all have it.
     pub async fn change(&mut self, changes: Changes) -> Result<(), RunError> {
         self.cost.close();
         let mut start = None;

@@ -330,7 +330,7 @@ impl Run {
         self.reports.totals()
     }
 
-    /// How many were told to connect.
+    /// How many clients were ordered to connect.
     pub fn clients(&self) -> usize {
         self.clients
     }

@@ -31,7 +31,7 @@ struct Worker {
 
 /// Workers report a few of each kind; this is for all of them together.
 const EXAMPLES: usize = 50;
-/// A server that has not said anything to anyone by then, while clients fail, is none.
+/// A server that has not answered any client by then, while clients fail, counts as missing.
 const NO_SERVER_AFTER_LASTING_FAILURE: Duration = Duration::from_millis(500);
 const NO_SERVER_AFTER_PASSING_FAILURE: Duration = Duration::from_secs(10);
 

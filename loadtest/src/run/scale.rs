@@ -87,7 +87,7 @@ impl Run {
     }
 }
 
-/// Everyone has a stream, and no server has more than its share.
+/// Every client has a stream, and no server has more than its share.
 fn is_even(streams: &[u64], clients: usize) -> bool {
     let mean = clients as f64 / streams.len() as f64;
     let share = mean + (mean * TOLERANCE).max(LEAST_TOLERANCE) + ROUNDED;

@@ -225,7 +225,7 @@ impl Target {
         }
     }
 
-    /// Has servers give back memory that they do not need, as far as they can be told to.
+    /// Makes servers give back memory that they do not need, where they have a call for it.
     pub async fn collect(&mut self) -> Result<(), DriveError> {
         match &mut self.driver {
             Driver::Peer(peer) => peer.collect().await,

@@ -159,7 +159,7 @@ impl Crew {
         self.log.record(violations);
     }
 
-    /// What is wrong with where clients are: each state is checked once, whoever has it.
+    /// The violations in the states of clients: each state is checked once, for all clients that share it.
     pub(super) fn violations_at_the_end(&self) -> Vec<Violation> {
         let mut states = HashSet::new();
         let mut violations = Vec::new();

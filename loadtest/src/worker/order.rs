@@ -124,7 +124,7 @@ impl Spread {
         }
     }
 
-    /// How many workers share the clients among whom this one is.
+    /// How many workers share the clients to which this one belongs.
     pub fn workers_of(self, client: usize) -> usize {
         match self.newcomers {
             Some(first) if client >= first => 1,

@@ -136,7 +136,7 @@ impl PublishLog {
     /// Where a response belongs, by its nonce.
     pub(super) fn order(&self, nonce: &str) -> Order {
         match (self.knowledge, head_in(nonce).map(|(_, head)| head)) {
-            // What others published before this run, a server may serve until it hears of what is newer.
+            // A server may serve publications from before this run until it receives a newer one.
             (Knowledge::Heads, Some(head)) if head < self.base => Order::Observed(Some(head)),
             // A nonce without a head is of no snapshot at all.
             (Knowledge::Heads, head) => Order::Nonce(head.unwrap_or_default()),

@@ -232,7 +232,7 @@ fn secret_name(at: usize) -> String {
     format!("secret/namespace-{:02}/pin-{at:06}", at % NAMESPACES)
 }
 
-/// Metadata, which Envoy takes from anyone and looks at no further.
+/// Metadata, which Envoy accepts and ignores.
 fn padded(length: usize) -> Metadata {
     let text = Value { kind: Some(Kind::StringValue("x".repeat(length))) };
     let fields = Struct { fields: [("padding".to_owned(), text)].into() };

@@ -130,7 +130,8 @@ impl Workload {
         Self { resources: resources.clone(), names, base, snapshots }
     }
 
-    /// Where the history begins, if a store says so: the first snapshots are at `base`, and change `n` is `n` later.
+    /// Sets where the history begins, if a store requires it: the first snapshots are at `base`, and change `n` is `n`
+    /// later.
     pub fn start_at(&mut self, base: Head) {
         let offset = |head: Head| head.sequence.saturating_sub(self.base.sequence);
         for snapshot in &mut self.snapshots {

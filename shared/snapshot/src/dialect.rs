@@ -110,7 +110,7 @@ resource_types! {
         is_sent_alone: true,
         sealing: Sealing::Always,
         lasts: true,
-        // An old key may have been replaced because somebody else has it.
+        // An old key may have been replaced because it leaked.
         has_quarantine: false,
     }
     Cluster {

@@ -4,8 +4,8 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use std::net::IpAddr;
 
-/// Whom requests may say that they ask. A page in a browser can make a name of its own lead to loopback and read what is served there
-/// (DNS rebinding), and its requests say that name.
+/// The names that a request's Host may have. A page in a browser can make a name of its own resolve to loopback and read
+/// what is served there (DNS rebinding), and its requests have that name as Host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hosts {
     /// `localhost` and the addresses of loopback.

@@ -10,8 +10,8 @@ pub struct Readiness {
     awaited: watch::Sender<BTreeMap<&'static str, usize>>,
 }
 
-/// Something the program must do first. One that is dropped and not [`ReadinessToken::done`] stays awaited: whoever held it has
-/// failed, and a program that fails must not look ready on its way out.
+/// Something the program must do first. One that is dropped and not [`ReadinessToken::done`] stays awaited: its holder
+/// has failed, and a program that fails must not look ready while it ends.
 #[derive(Debug)]
 #[must_use = "a token that is dropped is awaited for ever"]
 pub struct ReadinessToken {

@@ -98,7 +98,7 @@ pub fn parse_or_exit<T: Parser>() -> T {
     match parse(std::env::args_os()) {
         Ok(Parsed::Run(settings)) => settings,
         Ok(Parsed::Print(text)) => {
-            // Whoever closed our output does not want to read more.
+            // The reader may have closed our output.
             let _ = io::stdout().write_all(text.as_bytes());
             process::exit(0)
         }

@@ -72,7 +72,7 @@ impl Logging {
 
     fn reset(&self, at: Instant) {
         let mut change = self.change();
-        // Whoever changed it meanwhile could not stop this any more.
+        // A change meanwhile could not stop this task any more.
         let is_ours = matches!(&*change, Some(Change { end: Some((end, _)), .. }) if *end == at);
         // It was accepted when the program started.
         if let (true, Ok(filter)) = (is_ours, parse_level(&self.0.configured)) {

@@ -21,8 +21,9 @@ pub struct AckReport {
     /// the head of that snapshot; at most [`AckReport::DAMAGED`]. Only the translator can repair it, by writing all of it
     /// again.
     pub damaged: BTreeMap<FleetName, Head>,
-    /// What this replica last read of fleets that the store has lost since; at most [`AckReport::REMEMBERED`]. A translator
-    /// that has never heard of such a fleet, or of the order that holds it, learns of it here.
+    /// The last records that this replica read of fleets that the store has lost since; at most
+    /// [`AckReport::REMEMBERED`]. A translator that does not know such a fleet, or the order that pins it, learns of it
+    /// here.
     pub remembered: Vec<Arc<Record>>,
 }
 

@@ -12,8 +12,8 @@ pub struct TranslatorStore {
     pub feedback: Arc<dyn FeedbackReader>,
 }
 
-/// The store of a distributor: it reads snapshots, sends what proxies answered, and finds the other replicas. Whoever has
-/// one reads snapshots:
+/// The store of a distributor: it reads snapshots, sends the answers of proxies, and finds the other replicas. Its
+/// holder reads snapshots:
 ///
 /// ```
 /// # use heliograph_store::{DistributorStore, Embedded};

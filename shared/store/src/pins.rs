@@ -28,7 +28,7 @@ pub struct PinState {
     pub pinned: Option<Pinned>,
 }
 
-/// Where a fleet is held, by whom and why.
+/// The head to which a fleet is pinned, the operator and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pinned {
     /// The head of the history that it is held at.

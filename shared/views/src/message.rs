@@ -49,7 +49,7 @@ pub enum Operator {
 /// What is done to one resource. Audiences are named by their ids.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Treatment {
-    /// It is there for who fits one of these; without any, for everyone.
+    /// The resource exists for clients that match one of these; without any, for all.
     #[prost(message, repeated, tag = "1")]
     pub admissions: Vec<Admission>,
     /// The first that is for a client takes the place of the resource.
@@ -77,7 +77,7 @@ pub struct Variant {
 
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Preference {
-    /// Empty: for everyone.
+    /// Empty: for all clients.
     #[prost(string, tag = "1")]
     pub audience: String,
     /// Labels that a client and an endpoint may have in common, the widest first. The more of them in a row, the sooner

@@ -29,8 +29,8 @@ struct Entry {
 }
 
 impl Quarantined {
-    /// Whether `good` may be served where `rejected` was published. Never where one of them is confidential: an old password
-    /// may have been replaced because somebody else has it, and entries are not sealed.
+    /// Whether `good` may be served where `rejected` was published. Never where one of them is confidential: an old
+    /// password may have been replaced because it leaked, and entries are not sealed.
     pub fn is_possible(kind: ResourceType, rejected: &Resource, good: &Resource) -> bool {
         kind.properties().has_quarantine && !rejected.is_confidential && !good.is_confidential
     }

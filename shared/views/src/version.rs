@@ -14,7 +14,7 @@ pub struct EnvoyVersion {
 pub struct InvalidEnvoyVersion;
 
 impl EnvoyVersion {
-    /// This version as far as `bound` says something.
+    /// This version, cut to the length of `bound`.
     fn as_far_as(&self, bound: &Self) -> &[u32] {
         &self.parts[..self.parts.len().min(bound.parts.len())]
     }

@@ -251,7 +251,7 @@ fn action(rule: &HttpRule, http_match: &HttpMatch, targets: &[&WeightedTarget]) 
     route::Action::Route(RouteAction {
         cluster_specifier: Some(cluster),
         cluster_not_found_response_code: not_found.into(),
-        // Envoy's own default of 15 s would end long answers; who wants a limit says so.
+        // Envoy's own default of 15 s would end long responses; a route can set a limit.
         timeout: Some(duration(rule.timeouts.request.unwrap_or_default())),
         retry_policy: retry_policy(rule),
         ..Default::default()

@@ -16,8 +16,8 @@ pub struct Limits {
     pub route_bytes: u64,
     /// The same for all routes of a namespace.
     pub namespace_bytes: u64,
-    /// The most bytes of content that Secrets and ConfigMaps of a namespace may have, those that are named. Where they come
-    /// from an API, what is beyond it is not kept; here it is for the message that says so.
+    /// The most bytes of content that Secrets and ConfigMaps of a namespace may have, those that are named. From an API,
+    /// contents beyond it are not kept; here it is for the message of the condition.
     pub content_bytes: u64,
     /// The most bytes that a route table may have. The store refuses a resource of more than 64 MiB.
     pub table_bytes: u64,

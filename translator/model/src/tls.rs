@@ -34,7 +34,7 @@ pub enum SubjectName {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Trust {
-    /// Whom the proxy's system trusts.
+    /// The CAs that the proxy's system trusts.
     System,
     /// Certificates in PEM.
     Authorities(#[serde(skip)] Bytes),

@@ -59,8 +59,8 @@ impl Candidacy {
         }
     }
 
-    /// Receives the Lease that answers a call which began at `asked`. That the answer says we have it is not enough: two may get that
-    /// answer. The holder is the one whom the Lease names.
+    /// Receives the Lease that answers a call which began at `asked`. An answer that we have acquired it is not enough:
+    /// two candidates may get that answer. The holder is the one that the Lease names.
     pub(super) fn receive(&mut self, asked: Instant, lease: &Lease) -> Result<(), Refusal> {
         let holder = lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_deref());
         if holder != Some(&self.name) {
@@ -74,7 +74,7 @@ impl Candidacy {
             lead.until = until;
             return Ok(());
         }
-        // Also if we have led until now: somebody else had the Lease in between, and their token is higher than ours.
+        // Also if we have led until now: another translator had the Lease in between, and its fence is higher than ours.
         self.lead = None;
         self.transitions = transitions;
         let version = lease.metadata.resource_version.as_deref().unwrap_or_default();

@@ -130,7 +130,7 @@ impl Election {
                 Turn::Ask => {}
                 Turn::Resign => {
                     self.step_down().await;
-                    // Whoever else wants to lead has time to.
+                    // Other candidates get time to lead.
                     let pause = self.candidacy.ttl();
                     tokio::select! {
                         () = stop.cancelled() => return Ok(()),
@@ -200,7 +200,7 @@ impl Election {
 }
 
 impl Resign {
-    /// For a leader whom the store refuses: somebody else may do better, and the next term has another token.
+    /// For a leader that the store refuses: another translator may succeed, and the next term has another fence.
     pub fn resign(&self) {
         self.0.notify_one();
     }
@@ -344,7 +344,7 @@ fn one_line(text: &str) -> &str {
     text.lines().next().unwrap_or_default()
 }
 
-/// Whom the Lease is to name: the pod, and a random part, since a container that is started again is another candidate.
+/// The holder in the Lease: the pod, and a random part, since a container that is started again is another candidate.
 fn identity() -> String {
     const LONGEST: usize = 128;
     let pod = std::env::var("HOSTNAME").unwrap_or_else(|_| "translator".to_owned());

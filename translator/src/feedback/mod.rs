@@ -56,7 +56,7 @@ pub(crate) struct Rejection {
     pub rejected: u64,
     /// How many of them have it.
     pub accepted: u64,
-    /// Whether it is counted: somebody connected rejects it, or it is kept from those that do not have it.
+    /// Whether it is counted: a connected proxy rejects it, or it is in quarantine.
     pub is_counted: bool,
 }
 
@@ -252,7 +252,7 @@ mod tests {
         assert!(!moved.has_other_sums(&before) && !moved.has_other_votes(&before));
         let fewer = Feedback::of(vec![report("one", 4)]);
         assert!(fewer.has_other_sums(&before) && fewer.has_other_votes(&before));
-        // Somebody else has it: the sums are the same.
+        // Another proxy has it: the sums are the same.
         let mut disputed = report("two", 6);
         let fleet = disputed.fleets.values_mut().next().unwrap();
         let voter = heliograph_store::Voter(7);

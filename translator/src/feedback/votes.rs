@@ -16,7 +16,7 @@ pub(crate) struct Votes {
     pub(crate) acknowledged: BTreeMap<Head, Backing>,
     /// The newest head that enough proxies have acknowledged to say that it is good, it or a later one.
     pub(crate) confirmed: Option<Head>,
-    /// What somebody rejects.
+    /// Versions that a proxy rejects.
     pub(crate) disputes: BTreeMap<RejectedVersion, DisputeCount>,
 }
 

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use tokio::sync::watch;
 
-/// Which Services and ConfigMaps have the labels of what runs for Gateways. The provider watches all objects of both kinds and
-/// records these, so that what runs for Gateways is kept up to date without watching them again. Names and versions are all that is
-/// kept, whoever leads.
+/// The Services and ConfigMaps with the labels of objects that run for Gateways. The provider watches all objects of
+/// both kinds and records these, so that the leader can keep them up to date without a second watch. Leaders and
+/// standbys keep names and versions only.
 #[derive(Clone, Debug, Default)]
 pub struct Deployed(Arc<BTreeMap<Part, DeployedPart>>);
 

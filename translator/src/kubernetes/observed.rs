@@ -31,7 +31,7 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Objects {
     seen: BTreeMap<ObjectKey, ObservedObject>,
-    /// Which of them changed since someone last asked.
+    /// Which of them changed since the last read.
     changed: BTreeSet<ObjectKey>,
 }
 

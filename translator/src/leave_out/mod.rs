@@ -43,7 +43,7 @@ pub(crate) struct FleetAnswers<'a> {
     pub(crate) feedback: &'a FleetFeedback,
     /// The head of the fleet in the store.
     pub(crate) stored_head: Option<StoredHead>,
-    /// The last change that the fleet was told.
+    /// The number of the last change of the fleet.
     pub(crate) revision: u64,
     /// How often the world has been settled.
     pub(crate) settled: u64,

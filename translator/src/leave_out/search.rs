@@ -227,7 +227,7 @@ mod tests {
         assert!(answers < 32, "{answers}");
     }
 
-    /// Those that are tried and innocent are answered with an error meanwhile, and do not become somebody else's.
+    /// Matches of innocent routes answer with an error while they are tried, and do not fall through to other routes.
     #[test]
     fn no_match_is_dropped_where_the_cause_is_an_action() {
         for guilty in 0..50 {

@@ -13,12 +13,12 @@ use std::collections::BTreeSet;
 pub enum Input {
     /// Changes that belong together: nothing is published between them.
     Batch(Vec<Event>),
-    /// Everything that was there at the start has been told. Before this nothing is published, since half of the
-    /// objects would give half of a configuration.
+    /// All objects that existed at the start have been sent. Before this nothing is published, since half of the objects
+    /// would give half of a configuration.
     Synced,
     /// These objects of a kind are there, and no version of them could be read. What follows from them is not known, so it
     /// is left as it is. It replaces what was said of the kind before.
     Unread(Kind, BTreeSet<ObjectName>),
-    /// Everything that was there at the asking with this number has been told.
+    /// All objects that existed when the request with this number was made have been sent.
     Fresh(u64),
 }

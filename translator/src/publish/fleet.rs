@@ -61,11 +61,11 @@ pub(super) struct Fleet {
     inheritance: Inheritance,
     /// The greatest sequence that was ever seen or used. The same number never comes with other content.
     highest: u64,
-    /// The newest head that somebody has read. Readers refuse what is older, so the store is not left at that.
+    /// The newest head that a reader has received. Readers reject older ones, so the store must get a newer one.
     remembered: Option<Head>,
     /// How many objects changed since the last publication was made.
     objects: usize,
-    /// How often it was told that something changed.
+    /// The number of changes so far.
     revision: u64,
     /// The last revision that the write under way holds.
     writing: u64,
@@ -354,8 +354,8 @@ impl Fleet {
         self.stored_state = StoredState::Known { record, held: None };
     }
 
-    /// Somebody else remembers a record that the store has lost. Returns whether that is news: of an order that this writer
-    /// does not know, or of a fleet that readers still have.
+    /// A replica remembers a record that the store has lost. Returns whether it is new: because of an order that this
+    /// writer does not know, or of a fleet that readers still have.
     pub(super) fn remembers(
         &mut self,
         record: &Arc<Record>,

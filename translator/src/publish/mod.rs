@@ -52,9 +52,9 @@ const CLEAN_INTERVAL: Duration = Duration::from_secs(30);
 /// replica fails on something else, it is not written over and over.
 const REPAIR_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Knows what is wanted and what the store holds, for one term, and brings the second to the first.
+/// Has the wanted content and the content of the store, for one term, and makes the store equal to the wanted content.
 ///
-/// What is wanted is taken at any time and never waits. The work is done by whoever awaits [`Publisher::events`].
+/// Changes are accepted at any time, without waiting. The caller of [`Publisher::events`] drives the work.
 pub struct Publisher {
     writer: Arc<dyn Writer>,
     reader: Arc<dyn Reader>,
@@ -145,13 +145,13 @@ impl Publisher {
         self.metrics.oversized(self.state.oversized());
     }
 
-    /// All fleets that there are have been told: those of earlier terms that were not, and are not preserved, are to go.
+    /// All fleets are known: those of earlier terms that are not wanted, and are not preserved, are retired.
     pub fn complete(&mut self) {
         self.state.complete();
     }
 
-    /// These fleets stay as they are while they are not told. Returns whether they are others than before: then whether all
-    /// have been told is to be said again.
+    /// Preserves these fleets while the translation does not have them. Returns whether they are others than before:
+    /// then [`Publisher::complete`] is to be called again.
     pub(crate) fn preserve(&mut self, preserved: BTreeSet<FleetName>) -> bool {
         self.state.preserve(preserved)
     }
@@ -214,7 +214,7 @@ impl Publisher {
         self.state.is_pinned(fleet)
     }
 
-    /// The number of the last change that this fleet was told.
+    /// The number of the last change of this fleet.
     pub(crate) fn revision(&self, fleet: &FleetName) -> u64 {
         self.state.revision(fleet)
     }

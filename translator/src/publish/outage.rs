@@ -38,7 +38,7 @@ impl Publisher {
             StoreError::Conflict { .. } | StoreError::NotNewer { .. } => {
                 tracing::debug!("the store: {error}");
             }
-            // This ends the term, and whoever runs it tells why.
+            // This ends the term, and the caller logs why.
             StoreError::Fenced { .. } => {}
         }
     }

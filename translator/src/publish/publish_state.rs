@@ -37,7 +37,7 @@ pub(super) struct PublishState {
     pending: BTreeSet<FleetName>,
     /// The fleets that are to be cleaned and perhaps can be now.
     uncleaned: BTreeSet<FleetName>,
-    /// The fleets that operators hold, as was told.
+    /// The pinned fleets, as last reported.
     pins: BTreeMap<FleetName, Pinned>,
     /// The fleets that were left alone since the last survey began: what it says of others may be older than a write.
     quiet: BTreeSet<FleetName>,
@@ -248,7 +248,7 @@ impl PublishState {
             return Err(StoreError::Fenced { ours: self.term, theirs: term });
         }
         if self.claim.is_some_and(|claim| term < claim) {
-            // It must know again whom to refuse, before anything is written.
+            // The store must know again which terms to refuse, before anything is written.
             self.claim = None;
             return Ok(Found::default());
         }

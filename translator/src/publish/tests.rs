@@ -150,7 +150,7 @@ fn changes_merge_until_the_store_is_claimed() {
     assert!(state.next(NOW).is_none() && state.pending() == 0);
 }
 
-/// Whoever waits until all is out hears of the claim, also when nothing follows from it.
+/// A caller that waits until everything is published is notified of the claim, also without any publication.
 #[test]
 fn without_fleets_all_is_out_with_the_claim() {
     let mut state = PublishState::new(None);

@@ -22,7 +22,7 @@ pub(super) fn log_pins(before: &BTreeMap<FleetName, Pinned>, now: &BTreeMap<Flee
     }
 }
 
-/// What is wrong is in the statuses of the objects already, as a rule: whoever led before has written it.
+/// The statuses of objects usually have these problems already: the previous leader has written them.
 pub(super) fn log_problems(outcome: &Outcome) {
     let wrong = outcome.statuses.iter().filter(|(key, status)| match status {
         None | Some(Status::Ignored(_)) => false,

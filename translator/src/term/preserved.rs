@@ -26,7 +26,7 @@ impl Translator {
         preserved
     }
 
-    /// Takes note of the fleets that Gateways are known to share no more.
+    /// Records the fleets that Gateways no longer share.
     pub(super) fn record_unshared(&mut self, outcome: &Outcome) {
         for fleet in outcome.changes.keys() {
             self.unshared.remove(fleet);

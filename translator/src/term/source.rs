@@ -15,7 +15,7 @@ pub(super) struct Source {
     /// What has come and is not worked off.
     pub(super) events: Vec<Event>,
     pub(super) synced: bool,
-    /// Up to which asking everything has been told.
+    /// The number of the last request that was answered by `Fresh`.
     pub(super) fresh: u64,
     /// The objects of which no version could be read.
     unread: BTreeMap<Kind, BTreeSet<ObjectName>>,
@@ -49,7 +49,7 @@ impl Source {
         }
         match self.inputs.recv().await {
             Some(input) => self.add(input),
-            // The provider has ended, and it is for it to say why. What it told goes on to be kept in the store.
+            // The provider has ended, and reports why. The store keeps what was published.
             None => self.goes_on = false,
         }
         while self.has_room()

@@ -41,7 +41,7 @@ pub(crate) struct Watch {
     in_flight: Option<Flight>,
     /// The newest reply since the client last had nothing to answer.
     reply_number: ReplyNumber,
-    /// The client asked for everything and must hear that there is nothing, or it waits until it times out.
+    /// The client asked for everything and must receive an empty response, or it waits until it times out.
     answer_due: bool,
     /// The client holds something from another stream, and only its version is known: state of the world, until the
     /// first whole list is accepted.

@@ -63,7 +63,7 @@ impl Watch {
         for (at, (name, content)) in sent.iter().enumerate() {
             let Some(exception) = self.exceptions.get_mut(name) else { continue };
             let group = if at < sent.len() / 2 { second + 1 } else { second };
-            // Also what it held before, and was to be told once more.
+            // Also a resource that it had before and that was to be sent once more.
             exception.resend |= content.is_some() && exception.sent.is_none();
             exception.suspected = Some(Suspicion { content: content.clone(), group });
         }

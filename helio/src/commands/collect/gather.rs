@@ -29,7 +29,7 @@ const FLEET_PAGES_TIMEOUT_FACTOR: u32 = 6;
 
 type Pages = BTreeMap<&'static str, String>;
 
-/// Asks everybody for everything. Who does not answer is named, and named in the bundle, too.
+/// Collects everything from all programs. Those that do not answer are named, in the bundle, too.
 pub(super) async fn gather(
     sources: &Sources,
     args: &Args,

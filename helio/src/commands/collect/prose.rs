@@ -1,10 +1,9 @@
 //! Recognises prose after the name of a credential, as in "token: expired", where its value could be.
 
-/// Whether what begins with `rest` says something of the credential that `name` (with its separator) names, behind `before`.
+/// Whether `rest` begins with prose about the credential that `name` (with its separator) names, after `before`.
 ///
-/// In doubt it does not. It has to stand where a sentence can be and a configuration cannot, every word of it up to the one
-/// that matters has to be in a list, and what comes behind has to be an end or another such word: behind any other could be
-/// the value.
+/// In doubt it does not. Its position must allow a sentence and no configuration, all its words up to the state must be
+/// in a list, and an end or another such word must follow: after any other word the value could come.
 pub(super) fn is_prose(before: &str, name: &str, rest: &str) -> bool {
     says_a_state(rest) && is_word(before, name) && is_in_sentence(before)
 }

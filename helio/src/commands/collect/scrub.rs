@@ -189,7 +189,7 @@ mod tests {
         }
     }
 
-    /// Whatever it is, also a word that somebody could say of it.
+    /// Also if the value is a word that could be prose.
     #[test]
     fn a_value_in_its_place_never_stays() {
         let scrubber = Scrubber::new().unwrap();

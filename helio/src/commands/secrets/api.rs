@@ -47,8 +47,8 @@ impl Secrets {
         Ok(self.found(name, made))
     }
 
-    /// Makes a Secret, or puts this into the one that was found, unless somebody has changed that meanwhile. What else it has,
-    /// stays.
+    /// Creates a Secret, or sets these entries of the one that was found, unless it has changed meanwhile. Its other
+    /// entries stay.
     pub(super) async fn put<const N: usize, const M: usize>(
         &self,
         name: &str,

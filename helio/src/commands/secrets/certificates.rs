@@ -31,7 +31,7 @@ pub(super) struct CertificateAuthority {
     key: KeyPair,
 }
 
-/// The certificate of distributors, and those whom Envoys trust.
+/// The certificate of distributors, and the CAs that Envoys trust.
 #[derive(Clone)]
 pub(super) struct ServerCertificate {
     /// The subject of the CA that signed it.
@@ -39,7 +39,7 @@ pub(super) struct ServerCertificate {
     pub(super) names: Vec<String>,
     pub(super) validity: Validity,
     pub(super) trusted: Vec<Trusted>,
-    /// Since when the newest CA is among them; `None` for as long as anybody remembers.
+    /// Since when the newest CA is among them; `None` if this is not recorded.
     pub(super) trusted_since: Option<SystemTime>,
     pem: String,
     key: String,
@@ -149,7 +149,7 @@ impl CertificateAuthority {
 }
 
 impl ServerCertificate {
-    /// From PEM, with whom Envoys trust and, as text, since when.
+    /// From PEM, with the CAs that Envoys trust and, as text, since when.
     pub(super) fn read(
         pem: &str,
         key: &str,

@@ -9,7 +9,7 @@ const NOTICE: Duration = Duration::from_secs(23 * 3600);
 /// With less there would be a time without a good one, as changes take a day each.
 pub(super) const LEAST_LIFE: Duration = Duration::from_secs(3 * 24 * 3600);
 
-/// Until then somebody has looked again, though a little later than the day before.
+/// The latest time of the next daily run, which may be a little later than the day before.
 const NEXT_LOOK: Duration = Duration::from_secs(25 * 3600);
 
 #[derive(Clone, Copy)]
@@ -74,7 +74,7 @@ pub(super) fn renew(
     }
     next.trusted_since = match &held {
         Some(held) if was_trusted => held.trusted_since,
-        // Whoever comes to a new installation finds it there.
+        // In a new installation all clients receive it at once.
         None => None,
         Some(_) => {
             messages.push(format!("Envoys are configured to trust {}", ca.subject));

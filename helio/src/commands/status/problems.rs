@@ -4,7 +4,7 @@ use crate::output::shown_time;
 use crate::sources::PinRow;
 use std::time::{Duration, UNIX_EPOCH};
 
-/// A store that was heard of longer ago than this, in seconds, is away: it is compared every second or two.
+/// A store that did not answer for longer than this, in seconds, is unreachable: it is compared every second or two.
 pub(super) const STALE: f64 = 10.0;
 
 /// Refusals that are a problem however often they happened, as reasons of the metric: one identity or namespace is beyond what it may

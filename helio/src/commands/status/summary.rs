@@ -57,7 +57,7 @@ pub(super) struct Translator {
     pub(super) withheld: u64,
     /// Resources that are too large for the store.
     pub(super) oversized: u64,
-    /// Seconds since it last heard of the store; none without one.
+    /// Seconds since the last answer of its store; none without one.
     pub(super) store_age: Option<f64>,
 }
 
@@ -86,7 +86,7 @@ pub(super) struct Distributor {
 #[serde(rename_all = "camelCase")]
 pub(super) struct Fleet {
     pub(super) name: String,
-    /// The newest that anybody knows.
+    /// The newest head that any program reports.
     #[serde(serialize_with = "as_text")]
     pub(super) head: Option<Head>,
     /// How many proxies are connected, and how many have acknowledged all of that head.
@@ -312,7 +312,7 @@ impl Distributor {
     }
 }
 
-/// Every fleet that somebody knows.
+/// Every fleet that a program reports.
 fn fleets(given: &[(String, Reply)], store: Option<&StoreFacts>) -> Vec<Fleet> {
     let mut fleets: BTreeMap<&str, Fleet> = BTreeMap::new();
     let mut add = |name, head: Option<Head>| {
@@ -395,7 +395,7 @@ fn ready(not_ready: Option<&str>) -> Cell {
     }
 }
 
-/// How long the store has not been heard of.
+/// The time since the store's last answer.
 fn age(seconds: Option<f64>) -> Cell {
     let text = seconds.map(|seconds| match seconds {
         ..10.0 => format!("{seconds:.1}s ago"),

@@ -43,7 +43,7 @@ impl Conduct {
         match self {
             Self::Well | Self::Rejects { .. } => None,
             Self::StopsReading { after } => Some(*after),
-            // Not all at once, though all were told at once.
+            // Not all at once, although all got the order at once.
             Self::Reconnects { every } => Some(every.mul_f64(fastrand::f64())),
             Self::Floods { .. } => Some(FLOOD_TICK),
             Self::Garbage => Some(GARBAGE_TICK),

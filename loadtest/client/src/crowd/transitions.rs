@@ -317,7 +317,7 @@ mod tests {
         assert!(!Arc::ptr_eq(&direct, &go(&[cluster("a", 1)])));
     }
 
-    /// Takes note of whose turn it was, and of nonces that went back.
+    /// Records the order of clients, and nonces that went back.
     #[derive(Clone, Debug, Default)]
     struct Judge {
         newest: String,

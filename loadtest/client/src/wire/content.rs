@@ -19,7 +19,7 @@ pub(crate) struct MessageContent {
     digest: u128,
 }
 
-/// The chunks that somebody holds.
+/// The chunks that are in use.
 #[derive(Debug, Default)]
 pub(crate) struct Pool {
     chunks: Mutex<Chunks>,

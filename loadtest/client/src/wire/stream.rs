@@ -229,9 +229,9 @@ pub(super) fn of_opening_end(address: &Arc<str>, end: Result<(), h2::Error>) -> 
     }
 }
 
-/// An error before anything of HTTP/2 was heard.
+/// An error before any HTTP/2 was received.
 fn of_opening(address: &Arc<str>, error: &h2::Error) -> Ended {
-    // It said something that is not a frame: too large for one, or less than one.
+    // It sent something that is not a frame: too large for one, or less than one.
     let misframed = error.is_library() && error.is_go_away();
     let cut = error.get_io().is_some_and(|error| error.kind() == io::ErrorKind::Other);
     if misframed || cut {

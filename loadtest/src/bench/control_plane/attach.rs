@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 /// When nothing more is written for so long, nothing more will be.
 const QUIET_AFTER: Duration = Duration::from_secs(5);
 
-/// Many routes on a Gateway that had none: until every status says so, and how many writes that took.
+/// Many routes on a Gateway that had none: the time until every status reports them as attached, and the number of
+/// writes.
 pub(super) async fn measure(
     bench: &Bench,
     contender: Contender,

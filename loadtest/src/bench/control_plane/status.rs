@@ -16,7 +16,7 @@ pub(super) async fn writes(kubernetes: &Kubernetes) -> Result<f64, BenchError> {
     Ok(asked.filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok()).sum())
 }
 
-/// The generation that an object's conditions are about, if it is accepted by whoever says something of it.
+/// Whether a controller has accepted the route.
 pub(super) fn is_accepted(route: &Value) -> bool {
     let parents = route.pointer("/status/parents").and_then(Value::as_array);
     let mut parents = parents.into_iter().flatten();

@@ -5,11 +5,12 @@ use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
-/// A tree that comes part by part, from a store: it says what it still wants, and checks what it gets.
+/// A tree that is loaded part by part from a store: it lists the parts that it still needs, and verifies those that it
+/// gets.
 ///
-/// What a tree at hand has in the same place is taken from there and never asked for, so an update costs what
-/// changed. There is no IO here: whoever has a store asks it for [`Assembly::wanted`] until nothing is, and then for
-/// [`Assembly::missing`].
+/// Parts that the previous tree has in the same place are reused and never requested, so the cost of an update is in
+/// proportion to the change. There is no IO here: the caller reads [`Assembly::wanted`] from the store until it is
+/// empty, and then [`Assembly::missing`].
 #[derive(Debug)]
 pub struct Assembly {
     /// The tree at hand.
@@ -118,7 +119,7 @@ impl Assembly {
         Ok(())
     }
 
-    /// Takes the body of a missing resource. Whoever calls has made sure that it is the one of its address.
+    /// Adds the body of a missing resource. The caller has verified that it matches its address.
     pub fn body(&mut self, missing: &Missing, body: Bytes, is_confidential: bool) {
         let resource = Resource::at(missing.address, missing.name.clone(), body);
         let resource = resource.confidential(is_confidential);

@@ -25,12 +25,12 @@ use tokio::time::Instant;
 #[derive(Debug)]
 pub struct Embedded {
     table: Arc<Mutex<Table>>,
-    /// Rings after every change. It carries nothing: who hears it reads the table.
+    /// Rings after every change. It carries no content: receivers read the table.
     doorbell: watch::Sender<()>,
 }
 
 impl Embedded {
-    /// How many steps of a fleet's history are kept unless told otherwise.
+    /// How many steps of a fleet's history are kept by default.
     pub const HISTORY: usize = 10;
 
     pub fn new() -> Self {

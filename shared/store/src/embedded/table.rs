@@ -227,8 +227,8 @@ impl Table {
         orders.map(|(fleet, ordered)| (fleet.clone(), ordered.order.clone())).collect()
     }
 
-    /// Whether a record is to be entered. Not if it is there already: then its writer has not heard the answer and asks
-    /// again, which nothing that happened since makes wrong.
+    /// Whether a record is to be entered. Not if it is there already: then its writer did not receive the answer and
+    /// asks again, which is right whatever happened since.
     fn admit_record(&self, record: &Record, expected: Option<Head>) -> Result<bool, StoreError> {
         let found = self.record(&record.fleet);
         if found.is_some_and(|found| **found == *record) {

@@ -48,7 +48,7 @@ impl KeyRing {
 }
 
 impl KeyFile {
-    /// Warns if anybody may read the file. Its group may: that is how a volume reaches a program that is not root.
+    /// Warns if all users may read the file. Its group may: that is how a volume reaches a program that is not root.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, KeyError> {
         let path = path.into();
         let ring = KeyRing::read(&path)?;

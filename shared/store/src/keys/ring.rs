@@ -153,7 +153,7 @@ impl KeyRing {
     ) -> Result<Bytes, UnsealError> {
         let id = &sealed.key_id;
         let key = self.0.seal.iter().find(|key| key.id == *id).ok_or_else(|| {
-            // Whoever wrote it may have made up the id; only one that could be real is worth showing.
+            // Its writer may have made up the id; only one that could be real is shown.
             if is_id(id) { UnsealError::UnknownKey { id: id.clone() } } else { UnsealError::Forged }
         })?;
         let plaintext = key

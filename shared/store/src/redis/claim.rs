@@ -173,7 +173,7 @@ impl Shared {
         forgotten
     }
 
-    /// Nothing is lost if somebody enters it at this moment: who publishes it announces it.
+    /// Nothing is lost if a writer enters it at this moment: its publication is announced.
     async fn leave_index(&self, fleet: &FleetName) -> Result<(), StoreError> {
         let command = cmd("HDEL").arg(self.names.heads()).arg(fleet.as_str()).take();
         self.query(Operation::Claim, &command).await

@@ -142,7 +142,7 @@ impl Shared {
                             stored.entry(Stored { section, address, name }).or_insert(None);
                         }
                     }
-                    // It is missing or damaged, and told of where it is read for a proxy.
+                    // It is missing or damaged, which is reported where it is read for a proxy.
                     _ => {}
                 }
             }

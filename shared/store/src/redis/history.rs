@@ -14,7 +14,7 @@ impl Shared {
     pub(super) async fn history(&self, fleet: FleetName) -> Result<Vec<Arc<Record>>, StoreError> {
         let steps = self.steps(Operation::History, &fleet).await?;
         let problem = steps.iter().find_map(|step| step.as_ref().err().cloned());
-        // What somebody else put there is no place to go back to.
+        // A foreign entry is not a step to roll back to.
         let records: Vec<_> = steps.into_iter().flatten().map(Arc::new).collect();
         match problem {
             // Nothing at all can be read: that is no empty history.

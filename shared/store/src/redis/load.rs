@@ -83,8 +83,8 @@ impl Shared {
         Ok(loaded)
     }
 
-    /// Reads what is on the disk there, and the rest in Redis, for whoever: that a fleet is in memory now is not noted. What is
-    /// on the disk is not held against the store.
+    /// Reads objects from the disk if they are there, and the rest from Redis. It does not record that the fleet is in
+    /// memory now. Damage on the disk does not count as damage of the store.
     pub(super) async fn load_with_cache(
         &self,
         cache: &Cache,

@@ -86,7 +86,7 @@ struct Shared {
     cleaning: Mutex<BTreeMap<FleetName, sweep::CleaningState>>,
     /// When Redis last refused a write because it is out of memory.
     full: Mutex<Option<tokio::time::Instant>>,
-    /// Heads that somebody else wrote, as they are. They may be replaced by what the writer has.
+    /// Forged heads, as they are in Redis. The writer may replace them.
     forged: Mutex<BTreeMap<FleetName, Bytes>>,
     /// Orders that were refused, as they are, so that each is counted once.
     refused_orders: Mutex<BTreeMap<FleetName, Bytes>>,
@@ -94,7 +94,7 @@ struct Shared {
     freshness: Mutex<Freshness>,
     /// The replicas whose reports were refused, so that each is counted once.
     refused_reports: Mutex<BTreeSet<String>>,
-    /// What the user was told to have no right to.
+    /// Operations that Redis denied to this user, each reported once.
     denied: Mutex<BTreeSet<Operation>>,
     /// Of messages to readers that are not let through.
     bell_log: Mutex<FailureLog>,

@@ -80,7 +80,7 @@ impl Call {
             }
             answer => answer,
         };
-        // A detail may be what somebody else wrote, and so any bytes.
+        // A detail may come from a foreign value, and so be any bytes.
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         Ok(answer?.into_iter().map(text).collect())
     }

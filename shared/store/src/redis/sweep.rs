@@ -45,7 +45,7 @@ struct Links {
 pub(super) struct Retained {
     head: Record,
     pinned: Option<Record>,
-    /// Those of the history, newest first. What somebody else put there leads nowhere, and takes a place.
+    /// Those of the history, newest first. A foreign entry leads to no objects, but counts as a step.
     steps: Vec<Option<Record>>,
 }
 
@@ -179,7 +179,7 @@ impl Shared {
         if pinned.iter().chain(&steps).any(is_newer) {
             return Ok(None);
         }
-        // What somebody else put there keeps nothing alive.
+        // A foreign entry keeps no object alive.
         let (pinned, steps) = (pinned.and_then(Result::ok), steps.into_iter().map(Result::ok));
         Ok(Some(Retained { head, pinned, steps: steps.collect() }))
     }

@@ -102,7 +102,7 @@ impl Subscription {
         self.scheduler.keep(fleet);
     }
 
-    /// The same for one that somebody waits for: it is loaded before those that wait for their turn.
+    /// The same for a fleet that a stream waits for: it is loaded before those that wait for their turn.
     pub fn keep_first(&mut self, fleet: &FleetName) {
         self.scheduler.keep(fleet);
         self.scheduler.prioritise(fleet);

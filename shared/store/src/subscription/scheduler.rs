@@ -340,7 +340,7 @@ impl LoadScheduler {
         if self.is_choosing && fleet.known.is_none() && is_certain {
             self.ready.push_back(Update::Failed(name.clone(), error.clone()));
         }
-        // Who is away says so itself, once and not for each fleet.
+        // An unreachable store is reported once, and not for each fleet.
         if !error.is_temporary()
             && failures >= DAMAGE_ATTEMPTS
             && self.damaged.insert(name.clone(), damage) != Some(damage)

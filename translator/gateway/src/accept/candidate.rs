@@ -9,7 +9,7 @@ use crate::status::reasons::gateway::accepted;
 use crate::world::Reader;
 use heliograph_model::{FleetOwner, ListenerOwnerKind};
 
-/// A Gateway of ours, whoever else wants what it wants.
+/// A Gateway of ours, before conflicts with others are decided.
 pub(super) struct Candidate<'a> {
     pub(super) key: ObjectKey,
     pub(super) object: &'a gateway::Gateway,

@@ -23,7 +23,7 @@ pub(crate) fn infra(reader: &Reader<'_>, fleet: &FleetName) -> Option<Infra> {
 
 /// The Service that is made for a fleet, once it is.
 pub(crate) fn service<'a>(reader: &Reader<'a>, owner: &FleetOwner) -> Option<&'a Service> {
-    // One that somebody else made says nothing of the fleet, nor does that of another one.
+    // A Service that another program made is no evidence about the fleet, nor is that of another fleet.
     let service = reader.object::<Service>(&names::service(owner)).filter(|it| is_ours(it))?;
     annotated_owner(service, owner).is_none_or(|of| of == *owner).then_some(service)
 }

@@ -28,7 +28,7 @@ pub(crate) struct AcceptedListener {
     pub(super) protocol: String,
     pub(super) transport: Transport,
     namespaces: NamespaceRule,
-    /// What it would serve; `None` if that cannot be told.
+    /// The listener as it would be served; `None` if it is not valid enough to know.
     pub(super) listener: Option<Listener>,
 }
 

@@ -29,7 +29,7 @@ pub(super) fn owner(
     let shared = namespace.map(|namespace| FleetOwner::Class(ObjectName::new(namespace, name)));
     let is_shared = |shared: &FleetOwner| match named_by(reader, class) {
         Ok(config) => config.is_some_and(ProxyConfigSpec::merges),
-        // As it was when it could be told: Gateways that share proxies do not leave them because of a missing ProxyConfig.
+        // As before the ProxyConfig was missing: Gateways that share proxies go on to share them.
         Err(_) => super::service(reader, shared).is_some(),
     };
     shared.filter(is_shared).unwrap_or_else(|| FleetOwner::Gateway(gateway.clone()))

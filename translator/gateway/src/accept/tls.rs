@@ -12,8 +12,8 @@ use crate::status::reasons::listener::{accepted, resolved_refs};
 use crate::world::Reader;
 use heliograph_model::{ClientValidation, Protocol};
 
-/// Has clients of the HTTPS listeners verified as the Gateway asks, for their port or else by default. A listener whose
-/// clients cannot be verified is refused: to serve it to anybody would be worse.
+/// Sets how the HTTPS listeners verify clients, by the Gateway's settings for their port or its default. A listener
+/// whose clients cannot be verified is rejected: to serve it to every client would be worse.
 pub(super) fn verify_clients(
     reader: &Reader<'_>,
     owner: &ObjectKey,

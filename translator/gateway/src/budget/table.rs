@@ -8,7 +8,7 @@ use std::sync::Arc;
 pub(super) type Routes = BTreeMap<RouteAge, (u64, Members<Hostname>)>;
 
 /// The sizes of a route table. A route is in the virtual host of each host that it names, and in those of all narrower
-/// ones, whoever named them.
+/// ones, whichever route named them.
 #[derive(Debug, Default)]
 pub(super) struct Table {
     routes: Routes,

@@ -146,7 +146,7 @@ fn copies_of_a_wide_route_are_charged_to_it_and_lost_before_any_route() {
     };
     let hosts = ["*", "a.com", "b.com", "c.com"];
     assert_eq!(hosts.map(|at| not_copied(&budgets, at)), [false, true, false, false]);
-    // It stays at the hosts that its own namespace names, whoever else does.
+    // It stays at the hosts that its own namespace names, also where others name them.
     budgets.change(&limits, &in_namespace("wide", "same"), at(9, 0, &["a.com"]));
     assert!(!not_copied(&budgets, "a.com"));
     budgets.change(&limits, &in_namespace("wide", "same"), None);

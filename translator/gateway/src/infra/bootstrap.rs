@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-/// An Envoy of a fleet, before it has heard of anything.
+/// An Envoy of a fleet, before it has received any configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bootstrap<'a> {
     pub fleet: &'a FleetName,
@@ -49,9 +49,10 @@ pub struct Tls<'a> {
 /// What an Envoy listens on besides what its fleet serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OwnPorts {
-    /// The admin port only, on any port of loopback, and it starts whether or not it hears from a distributor.
+    /// The admin port only, on any port of loopback; Envoy starts without waiting for a distributor.
     Admin,
-    /// All of them, at [`ADMIN`], [`READINESS`] and [`STATS`]; it serves nothing before it has heard what.
+    /// All of them, at [`ADMIN`], [`READINESS`] and [`STATS`]; Envoy serves nothing before it has received its
+    /// configuration.
     All,
 }
 
@@ -118,7 +119,7 @@ impl Bootstrap<'_> {
         }
         let mut source = json!({ "ads": {}, "resource_api_version": "V3" });
         if self.own == OwnPorts::All {
-            // Without it, an Envoy that hears nothing for 15 seconds serves nothing, and says that it is ready.
+            // Without it, an Envoy that receives nothing for 15 seconds reports that it is ready, and serves nothing.
             source["initial_fetch_timeout"] = json!("0s");
         }
         let (admin, mut clusters, listeners) = match self.own {
@@ -307,7 +308,7 @@ fn admin_cluster() -> Value {
     })
 }
 
-/// 200 while it serves, 503 once it was told to fail its health.
+/// 200 while it serves, 503 once its health check was failed by the drain script.
 fn readiness() -> Value {
     let check = json!({
         "name": "health",

@@ -1,7 +1,7 @@
 use super::bootstrap::ADMIN;
 
-/// The least time for which an Envoy that is to end goes on to take connections: as long as it takes until all who send
-/// to it have heard that they should not.
+/// The least time for which an Envoy that is to end goes on to accept connections: until all load balancers have removed
+/// it.
 const LEAST: i64 = 5;
 
 /// The script that `bash` runs in the container before Envoy receives SIGTERM: it fails Envoy's health check, so that

@@ -50,7 +50,7 @@ pub fn plan(namespace: &str, wanted: Vec<Rendered>, live: &Live) -> Vec<Step> {
     applied.chain(deleted).collect()
 }
 
-/// Why an object that is there must not be replaced, if so: it is somebody else's, or another Gateway's.
+/// Why an existing object must not be replaced, if so: another program or another Gateway owns it.
 pub fn obstacle(wanted: &Rendered, there: &ObjectMeta) -> Option<String> {
     let (managed_by, us) = names::MANAGED_BY;
     let label = there.labels.as_ref().and_then(|labels| labels.get(managed_by));
@@ -131,7 +131,7 @@ mod tests {
         let other = name.strip_prefix("heliograph-").unwrap();
         let others = with_annotations(json!({ "heliograph.dev/gateway": other })).unwrap();
         assert!(others.starts_with(&format!("Gateway {other} has objects")), "{others}");
-        // What is ours, and what somebody changed, which is put back.
+        // Our own fields, and fields that were changed, which are restored.
         assert_eq!(with_annotations(json!({ "heliograph.dev/gateway": "a.b", "more": "1" })), None);
         assert_eq!(with_annotations(json!({ "heliograph.dev/gateway": "web" })), None);
         assert_eq!(with_annotations(json!({ "heliograph.dev/gateway-class": "a.b" })), None);

@@ -64,7 +64,7 @@ pub(super) fn deployment(renderer: &Renderer<'_>, template: PodTemplateSpec) -> 
     Deployment {
         metadata: renderer.metadata(),
         spec: Some(DeploymentSpec {
-            // Whoever scales it says how many there are.
+            // The autoscaler sets the number.
             replicas: config.hpa.is_none().then(|| config.replicas.unwrap_or(REPLICAS)),
             selector: selector(renderer),
             template,

@@ -207,8 +207,8 @@ impl Renderer<'_> {
             namespace: Some(name.namespace.to_string()),
             labels: Some(self.labels()),
             annotations: Some(self.annotations()),
-            // Objects from files have none, and nothing owns what is made of them. A class does not: whoever replaces it would
-            // have the Envoys of all its Gateways deleted.
+            // Objects from files have no UID, and own nothing. A class owns nothing: to replace it would delete the
+            // Envoys of all its Gateways.
             owner_references: is_owned.then(|| vec![owner]),
             ..ObjectMeta::default()
         }

@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Infra {
     pub fleet: FleetName,
     pub ports: Vec<InfraPort>,
-    /// `None` while that cannot be told, as when its parameters are missing: what runs then stays as it is, and goes on to be
-    /// given what it serves.
+    /// `None` while they are unknown, as when its parameters are missing: then the running Envoys stay as they are, and
+    /// continue to receive their configuration.
     #[serde(flatten)]
     pub proxies: Option<Proxies>,
 }

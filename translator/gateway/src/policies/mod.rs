@@ -45,7 +45,7 @@ trait Policy: PolicySpec {
     /// What policies of the kind can target.
     const TARGET_KINDS: &'static [Kind];
 
-    /// Whether a target of another kind is somebody else's concern. Otherwise the policy is rejected.
+    /// Whether a target of another kind is left to other controllers. Otherwise the policy is rejected.
     const IGNORES_OTHER_TARGETS: bool = false;
 
     /// What it asks for. It destructures all of the spec, so that a new field cannot be forgotten here.

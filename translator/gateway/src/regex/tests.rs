@@ -102,7 +102,7 @@ fn hostile_patterns_are_answered_in_time() {
 const PART: usize = if cfg!(debug_assertions) { 10 } else { 1 };
 const MILLISECOND: Duration = Duration::from_millis(if cfg!(debug_assertions) { 10 } else { 1 });
 
-/// Of this thread alone, where the system says so: the machine may have other things to do.
+/// The CPU time of this thread alone, where the system measures it: the machine may have other work.
 fn time() -> Duration {
     static BEGUN: LazyLock<Instant> = LazyLock::new(Instant::now);
     let running = std::fs::read_to_string("/proc/thread-self/schedstat").ok();

@@ -24,7 +24,7 @@ pub(super) fn of(
     conditions: &mut Conditions,
 ) -> Vec<Address> {
     let name = names::service(owner);
-    // Until there is one, nothing is known of addresses; where the Envoys are somebody else's, that is for good.
+    // Without a Service no addresses are known; where another program runs the Envoys, there will be none.
     let Some(service) = accept::service(reader, owner) else {
         if let Some(other) =
             accept::conflicting_owner(reader, owner).filter(|_| is_run(reader, gateway))
@@ -49,7 +49,7 @@ pub(super) fn of(
     found
 }
 
-/// Whether its Envoys are not somebody else's.
+/// Whether Heliograph runs its Envoys.
 fn is_run(reader: &Reader<'_>, gateway: &ObjectName) -> bool {
     let config = reader.gateway(gateway).and_then(|gateway| gateway.config.as_ref());
     config.is_none_or(|config| config.self_managed != Some(true))

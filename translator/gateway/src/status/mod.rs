@@ -155,7 +155,7 @@ impl Status {
         }
     }
 
-    /// The generation of the object that this was found from. `None` where nothing is said that Kubernetes is to hear.
+    /// The generation of the object that this was computed from. `None` where nothing is written to Kubernetes.
     pub fn generation(&self) -> Option<i64> {
         let conditions = match self {
             Self::Ignored(_) => return None,

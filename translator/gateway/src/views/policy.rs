@@ -143,7 +143,7 @@ fn accept_prefer(prefer: &Prefer) -> Result<Rule, String> {
 
 /// A port is one listener of Envoy's, whatever shares it, so it is taken away as a whole or not at all.
 fn accept_only(reader: &Reader<'_>, fleet: &FleetName, only: &Only) -> Result<Rule, String> {
-    // Their authors choose the names of listeners, and would choose whom it is about.
+    // The authors of Gateways choose the names of listeners, and so would choose which listeners the policy hides.
     if FleetOwner::is_shared(fleet) {
         return Err("only: not supported where Gateways share their proxies".to_owned());
     }

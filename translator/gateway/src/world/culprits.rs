@@ -177,8 +177,9 @@ impl World {
         naming.map(|route| (*route).clone()).collect()
     }
 
-    /// What the words mean of a table that is there now, as precisely as they tell. What the proxy counts and what it quotes of a route comes before
-    /// names, and those in quotation marks come last: what is quoted is what somebody wrote.
+    /// The parts of the current table that the error means, as precisely as it names them. Positions that the proxy
+    /// counts and text that it quotes of a route come before names, and names in quotation marks come last: a tenant may
+    /// have written a quotation.
     fn meant(&self, table: &TableKey, entries: &[Entry], words: &str) -> BTreeSet<Meant> {
         let plain = unquoted(words);
         let steps: [&dyn Fn() -> BTreeSet<Meant>; 5] = [

@@ -66,7 +66,7 @@ impl World {
         Self { engine: Engine::new(Facts::with_limits(limits)) }
     }
 
-    /// Takes note of an event. What follows from it is worked out by [`World::settle`].
+    /// Records an event. [`World::settle`] computes what follows from it.
     pub fn apply(&mut self, event: Event) {
         let (key, object) = match event {
             Event::Applied(mut object) => {

@@ -101,10 +101,10 @@ pub enum PolicyScope {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub enum SecurityPolicy {}
 
-/// What the policies of one kind come to in one place.
+/// The policy of one kind that is in force at one place.
 ///
-/// A policy that protects and cannot be enforced is not the same as none: whoever reads this has to handle
-/// [`Effective::Closed`], and finds nothing to go on with there.
+/// A policy that protects and cannot be enforced is not the same as none: code that reads this has to handle
+/// [`Effective::Closed`], and finds no policy in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Effective<T> {

@@ -105,7 +105,7 @@ impl Infra {
                 () = at(retry) => {}
             }
         }
-        // A call that has begun may have been heard: nothing is lost by not waiting for its answer.
+        // The API server may have received a call that has begun: nothing is lost by not waiting for its answer.
         work.shutdown().await;
         Ok(())
     }

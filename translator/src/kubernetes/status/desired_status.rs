@@ -41,10 +41,10 @@ const OF_LISTENER: ProgrammedReasons = ProgrammedReasons {
     rejected: listener::programmed::NOT_SERVED,
 };
 
-/// The status of an object, but for the times of transition. `None`: nothing of ours belongs there.
+/// The status of an object, without transition times. `None`: none of our entries belongs there.
 ///
-/// `written` is the status that the object has. A generation that was once programmed stays so, whoever leads now and
-/// whatever became of the proxies since.
+/// `written` is the status that the object has. A generation that was once programmed stays so, also after a change of
+/// leader or of the proxies.
 pub(super) fn of(key: &ObjectKey, report: &Report, written: &Value) -> Option<Value> {
     let blame: Vec<&Blame> = report.blame(key).collect();
     match &**report.statuses.get(key)? {
@@ -275,7 +275,7 @@ impl<'a> FeedbackState<'a> {
             .filter(|before| before["observedGeneration"] == json!(found.observed_generation))
             .filter(|_| !is_moved);
         let head = self.published.and_then(|published| published.head);
-        // Whoever looked last knew more.
+        // The writer of the existing condition knew more.
         if let (Some(before), true) = (before, self.feedback.is_none() || head.is_none()) {
             let ProgrammedReasons { programmed, pending, rejected } = self.reasons;
             let reason = match &before["reason"] {
@@ -307,7 +307,7 @@ impl<'a> FeedbackState<'a> {
     }
 }
 
-/// Sets who holds the configuration of a fleet and why, if somebody does.
+/// Sets the operator who pinned the fleet and the reason, if it is pinned.
 fn set_held(
     conditions: &mut Conditions,
     reason: &'static Reason,

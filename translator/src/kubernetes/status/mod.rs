@@ -95,7 +95,7 @@ impl StatusWriter {
         }
     }
 
-    /// Writes until it is stopped. What is under way then is given up: whoever leads next looks at everything.
+    /// Writes until it is stopped. Writes that are under way then are abandoned: the next leader checks all statuses.
     pub async fn run(mut self, stop: CancellationToken) {
         self.report.mark_changed();
         loop {
@@ -142,7 +142,7 @@ impl StatusWriter {
         let now = Instant::now();
         let report = self.report.borrow();
         for key in keys.into_iter().filter(|key| write::resource(key.kind).is_some()) {
-            // What a proxy rejects, somebody has just changed and looks at.
+            // A rejection follows a change by a user, who is waiting for the status.
             let is_urgent = report.blame(&key).next().is_some();
             self.queue.mark(key, is_urgent, now);
         }

@@ -256,7 +256,7 @@ fn listeners(old: &Value, ours: &Value) -> Value {
 }
 
 /// The conditions that are ours wherever we write: those of the types that we have, and the one of Gateway API that we have
-/// nothing to say with. All others are somebody else's.
+/// nothing to say with. All others belong to other controllers.
 fn is_ours(condition: &Value) -> bool {
     let ours = Type::ALL.iter().map(|of| of.as_str()).chain(["PartiallyInvalid"]);
     ours.into_iter().any(|ours| condition["type"] == ours)

@@ -17,7 +17,7 @@ pub(super) struct StatusQueue {
 #[derive(Debug)]
 struct Entry {
     turn: Turn,
-    /// Among whom it waits: the lower goes first.
+    /// Its priority: the lower is first.
     rank: usize,
     /// How often the write at hand has failed.
     attempts: u32,

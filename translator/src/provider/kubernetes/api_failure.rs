@@ -6,7 +6,7 @@ use std::error::Error as _;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ApiFailure {
     pub(super) reason: FailureReason,
-    /// In the words of whoever refused.
+    /// The text of the refusal.
     pub(super) cause: String,
 }
 

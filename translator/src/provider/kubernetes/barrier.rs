@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) struct Barrier {
     reached: BTreeMap<Kind, Option<u64>>,
     reported: Option<u64>,
-    /// Kinds that are listed, and of which objects are being fetched that somebody waits for.
+    /// Kinds that are listed, but whose contents are still being fetched for objects that wait.
     fetching: BTreeSet<Kind>,
 }
 

@@ -175,7 +175,7 @@ impl Contents {
                     self.referrers.iter().filter(|(_, referrer)| referrer.blocked.is_some());
                 let blocked = blocked.map(|(key, _)| key.clone()).collect();
                 self.barriers.add(input, self.open_fetches(), blocked);
-                // Somebody waits.
+                // An object waits for it.
                 self.queue.expedite();
             }
         }
@@ -339,7 +339,7 @@ impl Contents {
         }
     }
 
-    /// Whoever waited for this does not any more: it was fetched, or is gone.
+    /// Objects that waited for this no longer do: it was fetched, or is gone.
     fn not_missing(&mut self, name: &ObjectKey) {
         let Some(content) = self.named.get(name) else { return };
         for referrer in &content.by {

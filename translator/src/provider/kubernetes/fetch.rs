@@ -37,7 +37,7 @@ pub(super) struct Fetcher {
     protection: Protection,
     contents: Contents,
     open: FuturesUnordered<BoxFuture<'static, (Fetch, Result<Fetched, ApiFailure>)>>,
-    /// The kinds of what somebody waits for.
+    /// The kinds of contents that objects wait for.
     awaited: BTreeSet<Kind>,
     /// The protecting kinds of which not everything is known.
     stale: BTreeSet<Kind>,
@@ -120,7 +120,7 @@ impl Fetcher {
         let is_forbidden = failure.reason == FailureReason::Forbidden;
         let (failures, output) = self.contents.failed(fetch, is_forbidden, again_at);
         match failures {
-            // A connection that breaks, and an object that is deleted meanwhile, need not be told.
+            // A connection that breaks, and an object that is deleted meanwhile, are not worth a report.
             None | Some(1) => {}
             Some(_) => self.health.record_fetch_failure(&fetch.key, &failure),
         }
@@ -161,7 +161,7 @@ async fn get(client: Client, fetch: Fetch) -> (Fetch, Result<Fetched, ApiFailure
     let resource =
         ApiResource::from_gvk(&GroupVersionKind::gvk(kind.group(), version, kind.as_str()));
     let api: Api<Served> = Api::namespaced_with(client, &fetch.key.name.namespace, &resource);
-    // As new as the API can tell, so at least as new as what a watch has told.
+    // A consistent read, so at least as new as the events of a watch.
     let served = answer(api.get(&fetch.key.name.name)).await;
     let fetched = served.and_then(|served| read(&fetch.key, served));
     (fetch, fetched)

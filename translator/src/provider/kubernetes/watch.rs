@@ -329,7 +329,7 @@ impl KindWatch {
         };
         let object = fields.map_err(Unreadable::new).and_then(|mut fields| {
             if !self.kind.has_status() {
-                // Somebody else's, and so a fact like the others: the address of a Service.
+                // Another controller writes it, so it is a fact like others: the address of a Service.
                 fields.insert("status".to_owned(), status.take());
             }
             self.kind.read(metadata, &mut Value::Object(fields))
@@ -362,7 +362,7 @@ impl KindWatch {
         if self.kind == Kind::Namespace
             && let Some(choice) = self.selection.next(&self.cache)
         {
-            // Whoever lists by it sends what is found later.
+            // A list by this selection sends its objects later.
             self.send(Message::Chosen(choice.number)).await;
             self.selection.choose(choice);
         }
@@ -412,7 +412,7 @@ impl KindWatch {
         }
     }
 
-    /// Whether someone wants to know if this is all there is, and a list does not tell anyway.
+    /// Whether a new leader waits for a comparison, and no list is under way that would make it.
     fn is_behind(&self) -> bool {
         let asked = *self.asked.borrow();
         !self.cache.is_listing() && self.fresh_for.is_some_and(|fresh| fresh < asked)

@@ -53,7 +53,7 @@ impl ProxyInventory {
                 }
             };
             if !events.is_empty() && inputs.send(Input::Batch(events)).await.is_err() {
-                // Whoever listened has ended, and it is for them to say why.
+                // The receiver has ended, and reports why.
                 return stop.cancelled().await;
             }
         }
@@ -73,7 +73,7 @@ impl WatchFailureLog {
 
     fn record<K>(&mut self, next: &watcher::Result<watcher::Event<K>>) {
         match next {
-            // Somebody begins to ask, and is not answered yet.
+            // A list has begun, and is not complete yet.
             Ok(watcher::Event::Init) => {}
             Ok(_) => {
                 if self.log.worked().is_some() {

@@ -211,7 +211,7 @@ fn what_could_not_be_cleaned_beside_a_step_is_cleaned_after_it() {
     assert!(state.next_to_clean().is_some());
 }
 
-/// Whoever deletes an order does not give one, and whoever puts an earlier one back does not either.
+/// Deleting an order is not an order, and neither is restoring an earlier one.
 #[test]
 fn an_order_that_is_gone_or_was_put_back_changes_nothing() {
     let (mut state, old, order) = pinnable();

@@ -110,7 +110,7 @@ fn one_odd_proxy_keeps_nothing_from_the_others() {
     let mut state = after(&[set("a", "2")]);
     receive(&mut state, &[says(&[at(2)], &[(KIND, "2", 1, 9)])]);
     assert!(state.next(NOW).is_none());
-    // One replica has only the odd one; the other counts once it hears of the matter.
+    // One replica has only the odd proxy; the other counts once it knows of the dispute.
     let odd = says(&[], &[(KIND, "2", 1, 0)]);
     receive(&mut state, std::slice::from_ref(&odd));
     let publication = publication(&mut state);

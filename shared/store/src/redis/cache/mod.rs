@@ -223,7 +223,7 @@ impl Cache {
         self.state().mark_unconfirmed(fleet);
     }
 
-    /// Redis has this head of a fleet, the same as what was told or a newer one.
+    /// Redis has this head of a fleet, the same as the last that was passed on or a newer one.
     pub(super) fn confirm(&self, fleet: &FleetName, head: Head, is_newer: bool) {
         self.state().confirm(fleet, head, is_newer);
     }
@@ -400,7 +400,7 @@ fn summary(directory: &Directory, metrics: &Metrics) -> Vec<FleetSummary> {
     }
 }
 
-/// Says so once, because it is gone then.
+/// Logs the error once, because the file is deleted then.
 fn ignore(directory: &Directory, metrics: &Metrics, name: &FileName, error: &FileError) {
     log_ignored(directory, metrics, name, error);
     let _ = directory.delete(name);

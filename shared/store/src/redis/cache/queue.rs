@@ -29,7 +29,7 @@ struct Pending {
     record: Bytes,
     snapshot: Weak<Snapshot>,
     head: Head,
-    /// What could not be written at once is kept only for as long as somebody else has it: memory is not the cache's.
+    /// A snapshot that waits is kept only for as long as other code uses it, so the cache needs no memory of its own.
     held: Option<Arc<Snapshot>>,
     /// When it may be written.
     due: Instant,

@@ -19,7 +19,7 @@ pub(super) struct CacheState {
     files: BTreeMap<FleetName, File>,
     /// What their files take.
     used: u64,
-    /// The records as they are in Redis, of the fleets that a reader was told of.
+    /// The records as they are in Redis, of the fleets that were passed on to a reader.
     records: BTreeMap<FleetName, Records>,
     /// When a fleet last had clients, in seconds since 1970.
     uses: BTreeMap<FleetName, u64>,
@@ -59,7 +59,7 @@ struct File {
     confirmed: Option<u64>,
 }
 
-/// The newest records that were told: the one before is perhaps being loaded.
+/// The newest records that were passed on: the one before is perhaps being loaded.
 #[derive(Debug)]
 struct Records {
     newest: (Head, Bytes),
@@ -359,7 +359,8 @@ impl CacheState {
         self.unconfirmed.insert(fleet.clone(), unconfirmed);
     }
 
-    /// Redis has this head, the same as what was told or a newer one. Until that is loaded, clients are served what is older.
+    /// Redis has this head, the same as the last that was passed on or a newer one. Until that is loaded, clients are
+    /// served an older one.
     pub(super) fn confirm(&mut self, fleet: &FleetName, head: Head, is_newer: bool) {
         match self.unconfirmed.get_mut(fleet) {
             // Redis repeats a newer head until that is loaded.

@@ -112,7 +112,8 @@ impl Writer {
         match job {
             Job::Delete(fleet) => {
                 let cache = self.cache.clone();
-                // What stays is found at the next start, and gone when Redis says so again.
+                // A file that could not be deleted is found at the next start, and deleted when Redis reports the
+                // deletion again.
                 let delete = move || cache.0.directory.delete(&FileName::of(&fleet));
                 let _ = spawn_blocking(delete).await;
             }

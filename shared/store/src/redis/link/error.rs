@@ -124,7 +124,7 @@ impl LinkError {
         Self::before_sending(LinkErrorKind::Unavailable, "the program is ending")
     }
 
-    /// The same reason, given to somebody whose command was not sent.
+    /// The same reason, for a caller whose command was not sent.
     pub(super) fn not_sent(&self) -> Self {
         Self { outcome_unknown: false, ..self.clone() }
     }

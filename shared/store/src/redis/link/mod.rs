@@ -43,7 +43,7 @@ struct Shared {
 impl Link {
     /// Connects to nothing yet, so it works without a Redis.
     pub fn new(settings: RedisSettings) -> Self {
-        // rustls panics if it has to guess a provider; whoever installed one first has won.
+        // rustls panics if it has to guess a provider; the first that was installed stays.
         let _ = rustls::crypto::ring::default_provider().install_default();
         Self {
             shared: Arc::new(Shared { settings, state: Mutex::new(ConnectionState::default()) }),

@@ -130,7 +130,7 @@ impl RedisSettings {
         })
     }
 
-    /// How long to wait for a connection (2 s unless told otherwise) and for the reply to a command (10 s).
+    /// How long to wait for a connection (default: 2 s) and for the reply to a command (default: 10 s).
     #[must_use]
     pub fn with_timeouts(self, connect: Duration, response: Duration) -> Self {
         Self { connect_timeout: connect, response_timeout: response, ..self }

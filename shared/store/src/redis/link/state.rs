@@ -84,7 +84,7 @@ impl<C: Clone> ConnectionState<C> {
         let early = self.not_before.is_some_and(|at| now < at);
         match (&self.open, &self.attempt) {
             (Some(open), _) if !self.doubted || early => Step::Use(open.clone()),
-            // Somebody looks for a better one.
+            // A better one is being opened.
             (Some(open), Some(_)) => Step::Use(open.clone()),
             (None, Some(attempt)) => Step::Join(attempt.clone()),
             (_, None) if !early => Step::Open,

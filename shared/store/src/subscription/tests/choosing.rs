@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A reader that chooses among fleets that are there, and has heard of all of them.
+/// A reader that chooses among existing fleets, and knows all of them.
 async fn listed(names: &[&str]) -> (Bench, Vec<Head>) {
     let mut bench = Bench::new();
     let mut heads = Vec::new();
@@ -144,7 +144,7 @@ async fn what_was_retired_while_it_was_loaded_cannot_be_kept_before_it_is_back()
     assert_eq!(begun(&bench), 1);
 }
 
-/// Those that someone waits for come in their own order, before the others.
+/// Fleets that streams wait for come in their own order, before the others.
 #[test]
 fn who_is_waited_for_goes_first() {
     let (mut scheduler, now) = (LoadScheduler::choosing(), Instant::now());

@@ -283,7 +283,7 @@ async fn a_fleet_is_loaded_once_at_a_time_and_the_newest_next() {
     bench.expect_nothing_for(1).await;
     assert_eq!(bench.store.loading.borrow().begun, 1);
     bench.store.resume();
-    // Not skipped, or a fleet that changes faster than it is loaded would never be heard of.
+    // Not skipped, or a fleet that changes faster than it is loaded would never be yielded.
     assert_eq!(bench.next().await, published("one", first));
     let mut rest = [bench.next().await, bench.next().await];
     rest.sort();

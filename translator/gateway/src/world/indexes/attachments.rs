@@ -93,8 +93,9 @@ impl Indexes {
         changed
     }
 
-    /// Whom it concerns that a listener has routes for a host now, or none any more: the virtual hosts of that and of all hosts
-    /// that it covers. Virtual hosts without any route are those of listeners, and what covers these is of other listeners.
+    /// The facts that change when a listener gets its first route for a host, or loses its last: the virtual hosts of
+    /// that host and of all hosts that it covers. Virtual hosts without any route are those of listeners, and hosts that
+    /// cover these belong to other listeners.
     fn touch_covering(&self, (table, listener, host): &HostOf, changed: &mut Vec<Fact>) {
         let fact =
             |host: &Hostname| Fact::Covering((table.clone(), listener.clone(), host.clone()));

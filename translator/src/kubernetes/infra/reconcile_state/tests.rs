@@ -96,7 +96,7 @@ fn a_part_that_cannot_be_watched_holds_up_no_other() {
     assert_eq!(kinds(&steps), ["Service"]);
 }
 
-/// As when somebody takes its labels away.
+/// As when its labels are removed.
 #[test]
 fn a_part_that_is_gone_is_applied_again() {
     let (mut state, now) = (state(), Instant::now());
@@ -395,9 +395,9 @@ fn report_of(objects: &[&str]) -> Report {
     report
 }
 
-/// Hears that, and does all there is to do. Returns for which fleets, and whether that is to make or to delete.
+/// Receives a report, and takes all steps. Returns the fleets, and whether each was made or deleted.
 fn follow(state: &mut ReconcileState, report: &Report) -> Vec<(String, &'static str)> {
-    // Whoever begins reads all.
+    // A new leader reads everything.
     state.read = u64::MAX;
     state.update_wanted(report);
     let (mut did, now) = (Vec::new(), Instant::now());

@@ -107,7 +107,7 @@ fn a_route_keeps_others_entries_and_conditions() {
     );
 }
 
-/// The API refuses a list that is longer, whoever wrote its entries.
+/// The API rejects a longer list, whichever controller wrote its entries.
 #[test]
 fn a_policy_of_any_kind_keeps_others_entries_and_has_as_many_as_there_is_room_for() {
     let ancestor = |name: usize, controller: &str| {

@@ -249,7 +249,7 @@ fn what_was_missed_and_waits_for_what_it_names_is_waited_for() {
     tested.withheld = [key(POLICY, "one"), key(POLICY, "two")].into();
     assert_eq!(tested.send(Message::Current(POLICY, None)), [""; 0]);
     assert_eq!(tested.apply(Kind::HTTPRoute, "cart", 2), [""; 0]);
-    // Others that come meanwhile are not: who makes ever more of them would hold up everybody.
+    // Not for others that come meanwhile: a tenant that creates more and more of them would delay all others.
     tested.withheld = [key(POLICY, "two"), key(POLICY, "three")].into();
     assert_eq!(tested.settle(), [""; 0]);
     tested.withheld = [key(POLICY, "one"), key(POLICY, "three")].into();

@@ -94,7 +94,8 @@ impl KindWatch {
         next
     }
 
-    /// Whether the kind can be listed and watched. Who may do the one and not the other would be told so again and again.
+    /// Whether the kind can be listed and watched. Otherwise an account that may do only one of them would cause a log
+    /// line again and again.
     async fn probe(&self) -> Result<(), ApiFailure> {
         let list = answer(self.api.list_metadata(&ListParams::default().limit(1))).await?;
         let version = list.metadata.resource_version.unwrap_or_default();
@@ -185,7 +186,7 @@ impl KindWatch {
         let asked = *self.asked.borrow();
         tokio::select! {
             () = sleep(pause) => {}
-            // Someone waits for it.
+            // A new leader waits for it.
             _ = self.asked.wait_for(|now| *now > asked) => {}
         }
     }

@@ -114,7 +114,7 @@ proptest! {
         prop_assert!(read_summary(&bytes).is_err());
     }
 
-    /// The checksums are right, as if somebody had made them so.
+    /// The checksums are right, as an attacker could make them.
     #[test]
     fn nor_do_any_bytes_in_a_frame(index in bytes(300), record in bytes(50), objects in bytes(100)) {
         let _ = read_fleet(&in_a_frame(Kind::Fleet, &index, &record, &objects));

@@ -53,7 +53,7 @@ struct Secret {
     bytes: usize,
 }
 
-/// An API, what its watches have not told yet, and the fetches that are open.
+/// An API, the events that its watches have not sent yet, and the open fetches.
 struct Play {
     bench: Bench,
     version: u64,
@@ -62,7 +62,7 @@ struct Play {
     gateways: BTreeMap<ObjectKey, (u64, Vec<&'static str>)>,
     of_secrets: VecDeque<Event>,
     of_gateways: VecDeque<Event>,
-    /// What the watch has told of Secrets.
+    /// The Secrets that the watch has sent.
     known: BTreeSet<ObjectKey>,
     open: Vec<(Fetch, Option<Option<Secret>>)>,
     /// For each asking, what there was.
