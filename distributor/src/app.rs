@@ -154,7 +154,7 @@ impl Bound {
         self.address
     }
 
-    /// How long this takes to end at most beyond the usual.
+    /// The longest additional time for shutting down.
     pub fn drain_time(&self) -> Duration {
         self.admission_control.drain_time()
     }

@@ -58,8 +58,8 @@ pub fn run() -> anyhow::Result<()> {
 }
 
 impl Program {
-    /// Everything that can be refused is, before anything runs. A Redis that is away is not: what it does not say yet,
-    /// clients wait for.
+    /// All settings are checked before anything runs. An unreachable Redis is not an error: clients wait until it
+    /// answers.
     pub async fn start(&self, logging: Logging) -> anyhow::Result<Started> {
         let stop = CancellationToken::new();
         let readiness = Readiness::new();

@@ -2,8 +2,8 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Raises the limit of this process as far as it may itself, and says what it is then; `None` is no limit. Runtimes begin
-/// with a low one, for programs that cannot deal with more; where it may not be raised, it stays.
+/// Raises the limit of this process as far as it may itself, and returns the new limit; `None` is no limit. Runtimes
+/// begin with a low one, for programs that cannot handle more; where it may not be raised, it stays.
 pub fn raise() -> Option<u64> {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });

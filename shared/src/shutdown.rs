@@ -3,8 +3,8 @@
 use std::io;
 use tokio::signal::unix::{SignalKind, signal as listen};
 
-/// Resolves at the first SIGINT, SIGTERM or SIGHUP, and says which it was. They are caught from this call on, not
-/// only once the future is polled: a signal during start-up ends the program in order too.
+/// Resolves at the first SIGINT, SIGTERM or SIGHUP, with its name. They are caught from this call on, not only once the
+/// future is polled: a signal during start-up also ends the program in order.
 ///
 /// A terminal that closes sends SIGHUP. Where that was ignored from the start, as under `nohup`, it stays ignored.
 pub fn signal() -> io::Result<impl Future<Output = ()> + Send + 'static> {

@@ -30,7 +30,7 @@ impl Tasks {
         self
     }
 
-    /// `name` tells people which one ended.
+    /// `name` tells operators which task ended.
     pub fn spawn<E>(
         &mut self,
         name: &'static str,

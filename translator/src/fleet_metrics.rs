@@ -7,8 +7,8 @@ use prometheus::{IntGaugeVec, Opts, Registry};
 use std::sync::Arc;
 use tokio::sync::watch;
 
-/// What is counted of each fleet, by the translator that leads: one for all replicas. It is counted when it is asked for, so
-/// that a fleet which is gone leaves nothing behind.
+/// The metrics of each fleet, from the leader alone. They are computed at each scrape, so that a deleted fleet leaves no
+/// series behind.
 pub struct FleetMetrics {
     report: watch::Receiver<Report>,
     /// How many fleets there are metrics of: the name of a fleet is a label, and labels must be bounded.

@@ -18,7 +18,7 @@ pub struct Access {
     origin: String,
 }
 
-/// What is wrong with a kubeconfig, or with the files and programs that it names. Nothing of their content is in it.
+/// A fault of a kubeconfig, or of the files and programs that it names. It contains nothing of their content.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct KubeconfigError {
     origin: String,
@@ -37,7 +37,7 @@ impl fmt::Display for KubeconfigError {
 }
 
 impl Access {
-    /// From this file, or else from those that kubectl takes.
+    /// From this file, or else from those that kubectl reads.
     pub async fn read(file: Option<&Path>, context: Option<&str>) -> Result<Self, KubeconfigError> {
         let files = file.map(|file| vec![file.to_owned()]).or_else(default_files);
         let Some(files) = files else {

@@ -19,7 +19,7 @@ const DELETED: &str = "deleted";
 const STORE_FAILURES: [&str; 6] =
     ["fenced", "conflict", "not_newer", "unavailable", "damaged", "refused"];
 
-/// What the translator counts.
+/// Metrics of the translator.
 #[derive(Clone, Debug)]
 pub struct TranslatorMetrics {
     events: IntCounterVec,
@@ -38,14 +38,14 @@ pub struct TranslatorMetrics {
     claimed: IntGauge,
 }
 
-/// What the File provider counts.
+/// Metrics of the file provider.
 #[derive(Clone, Debug)]
 pub struct FileMetrics {
     faults: IntGauge,
     duplicates: IntGauge,
 }
 
-/// What the Kubernetes provider counts.
+/// Metrics of the Kubernetes provider.
 #[derive(Clone, Debug)]
 pub struct KubernetesMetrics {
     objects: IntGaugeVec,
@@ -58,7 +58,7 @@ pub struct KubernetesMetrics {
     waiting: IntGaugeVec,
 }
 
-/// What the election counts.
+/// Metrics of the election.
 #[derive(Clone, Debug)]
 pub struct ElectionMetrics {
     leader: IntGauge,

@@ -1,7 +1,7 @@
 use std::collections::VecDeque;
 
-/// Which things changed last, so that who reads looks at those and not at everything. Readers remember how far they have
-/// read; one that is too far behind looks at everything, which costs about as much as all that it missed.
+/// The last changes, so that a reader need not read everything. Readers remember how far they have read; one that is too
+/// far behind reads everything, which costs about as much as all that it missed.
 #[derive(Clone, Debug)]
 pub struct Recent<K> {
     /// How many changes there were.
@@ -22,12 +22,13 @@ impl<K> Recent<K> {
         self.count += 1;
     }
 
-    /// How many changes there were: what to ask with the next time.
+    /// The number of changes so far, for the next call of `since`.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// What changed after so many changes; the same key may come several times. `None`: that is too long ago.
+    /// The keys that changed after the first `count` changes, some of them perhaps several times. `None`: that is too
+    /// long ago.
     pub fn since(&self, count: u64) -> Option<impl Iterator<Item = &K>> {
         let news = usize::try_from(self.count.checked_sub(count)?).ok()?;
         let first = self.keys.len().checked_sub(news)?;

@@ -11,7 +11,7 @@ use heliograph_store::Pinned;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// What the translator last found, for all who want to read it. A copy costs pointers.
+/// The latest results of the translator, for other tasks. A copy costs pointers.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// The token of the term that it is of, if that was won.
@@ -156,7 +156,7 @@ impl Report {
         }
     }
 
-    /// What proxies reject of an object.
+    /// The rejections that mean an object.
     pub fn blame<'a>(&'a self, object: &'a ObjectKey) -> impl Iterator<Item = &'a Blame> {
         self.blamed.values().filter_map(|blamed| blamed.get(object)).flatten()
     }

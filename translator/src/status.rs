@@ -16,7 +16,7 @@ use serde_json::Value;
 use std::fmt::Write;
 use tokio::sync::watch;
 
-/// What there is to say of a directory and its objects.
+/// The status page of a directory and its objects.
 #[derive(Debug, Serialize)]
 pub struct StatusPage {
     objects: Vec<ObjectStatus>,
@@ -28,7 +28,7 @@ pub struct StatusPage {
     api: Option<Vec<ApiRemark>>,
 }
 
-/// What there is to say of the place that objects come from.
+/// Remarks about the source of objects.
 #[derive(Clone, Debug)]
 pub enum Remarks {
     Files(watch::Receiver<RemarkList>),

@@ -122,8 +122,8 @@ impl Translator {
         self.feedback.clone()
     }
 
-    /// Leads from the start: claims the store, and translates what comes, until it is stopped or the term ends. A store that
-    /// is away holds up nothing but what is written to it.
+    /// Leads from the start: claims the store, and translates events, until it is stopped or the term ends. A store that
+    /// is unreachable delays only the writes to it.
     pub async fn run(
         mut self,
         inputs: mpsc::Receiver<Input>,

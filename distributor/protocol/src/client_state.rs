@@ -3,7 +3,7 @@ use crate::watch::Watch;
 use heliograph_snapshot::{Resource, ResourceType, Version};
 use std::sync::Arc;
 
-/// What a client has accepted and rejected, for those who count clients. Clients at the same position share it.
+/// The versions that a client has accepted and rejected, for counting clients. Clients in the same state share it.
 #[derive(Clone, Debug)]
 pub struct ClientState(pub(crate) Arc<Position>);
 
@@ -13,7 +13,8 @@ impl ClientState {
         self.0.id()
     }
 
-    /// What the client rejected last, and has accepted nothing else of since; cut to a bounded number.
+    /// The resources that the client rejected last and of which it has not accepted another version since; cut to a
+    /// bounded number.
     pub fn rejections(&self) -> &[(ResourceType, Arc<Resource>)] {
         self.0.rejections()
     }

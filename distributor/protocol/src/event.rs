@@ -1,7 +1,7 @@
 use heliograph_snapshot::{ResourceType, Version};
 use std::sync::Arc;
 
-/// What a client's message said, for counting and for status.
+/// An event from a client's message, for metrics and for status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     Acknowledged(ResourceType),

@@ -3,12 +3,12 @@ use crate::wire::{Field, Fields, VALUE, key_of};
 use prost::encoding::WireType;
 use std::collections::BTreeMap;
 
-/// What is used of a node. It is found without decoding the node: a real Envoy sends 61 KB, most of it the list of its
-/// extensions, and of a million empty ones a decoder would make 150 MB. Nothing below a label is looked into, so it does
-/// not matter how deep metadata is.
+/// The fields of a node that are used. They are found without decoding the node: a real Envoy sends 61 KB, most of it
+/// the list of its extensions, and of a million empty ones a decoder would make 150 MB. Nothing below a label is read,
+/// so the depth of metadata does not matter.
 ///
-/// Where a field comes more than once, it means what it means to a decoder: the last of texts and numbers, and of messages
-/// all together.
+/// A field that occurs more than once is read as a decoder reads it: the last of texts and numbers, and of messages all
+/// merged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeFields<'a> {
     pub id: &'a str,

@@ -36,7 +36,7 @@ pub enum Protocol {
     StateOfTheWorld,
 }
 
-/// What follows from an input: at most one reply of each type.
+/// The outputs for an input: at most one reply of each type.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Output {
     pub replies: Vec<Reply>,
@@ -60,7 +60,7 @@ struct Timers {
     resuming: Duration,
 }
 
-/// How long the order waits for a client that says nothing.
+/// How long the order of updates waits for a client that does not answer.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// The same for an answer to clusters: Envoy withholds it while they are warming, which may take 15 s when a secret or
 /// a first health check does not come. To call a client silent only if it answers nothing at all would be no bound:

@@ -27,8 +27,8 @@ pub struct TransitionCache {
     budget: Arc<TransitionCacheBudget>,
 }
 
-/// What several caches may keep together. No cache can take the room of all others: each may keep three times as much as is
-/// left, so one alone comes to three quarters, and there is always room for the next.
+/// The budget that several caches share. No cache can use all of it: each may keep three times as much as is left, so a
+/// single one uses three quarters, and there is always space for the next.
 #[derive(Debug)]
 pub struct TransitionCacheBudget {
     transitions: Quota,

@@ -45,7 +45,7 @@ impl View {
         self.snapshot.head
     }
 
-    /// What the class sees.
+    /// The snapshot that the class sees.
     pub fn snapshot(&self) -> &Arc<Snapshot> {
         &self.snapshot
     }

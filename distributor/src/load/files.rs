@@ -1,8 +1,8 @@
 use super::LoadArgs;
 use heliograph_shared::open_files;
 
-/// Every stream is a connection, and so an open file. For the start of a program: it may have as many as it is let, and
-/// its log says how many that are.
+/// Every stream is a connection, and so an open file. Called when a program starts: raises its limit as far as it may,
+/// and logs the limit.
 pub fn allow_open_files(args: &LoadArgs) {
     let limit = open_files::raise();
     match limit {

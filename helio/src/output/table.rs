@@ -14,7 +14,7 @@ pub(crate) struct Cell {
     tone: Tone,
 }
 
-/// What a cell means for who looks for trouble.
+/// How urgent the content of a cell is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Tone {
     #[default]
@@ -88,7 +88,7 @@ impl Tone {
     }
 }
 
-/// What others chose must not look like another line, nor do something to a terminal.
+/// Escapes foreign text, which must neither look like another line nor control the terminal.
 pub(crate) fn one_line(text: &str) -> Cow<'_, str> {
     if !text.contains(char::is_control) {
         return text.into();

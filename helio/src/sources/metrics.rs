@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-/// What a program counts, as its `/metrics` tells.
+/// The metrics of a program, from its `/metrics`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ScrapedMetrics {
     samples: Vec<Sample>,

@@ -95,7 +95,7 @@ pub(crate) struct AdminPort<'a> {
     connection: Option<AdminConnection>,
 }
 
-/// What was answered, and who did not answer.
+/// The answers, and the programs that did not answer.
 #[derive(Clone, Debug)]
 pub(crate) struct Answers<T> {
     pub(crate) given: Vec<(String, T)>,
@@ -112,7 +112,7 @@ pub(crate) struct Silent {
 }
 
 impl Silent {
-    /// What Redis is called among those that do not answer.
+    /// The name of Redis among the programs that do not answer.
     pub(crate) const STORE: &str = "the store";
 
     pub(crate) fn new(name: impl Into<String>, why: &anyhow::Error) -> Self {
@@ -247,7 +247,7 @@ impl Sources {
         Answers { given, silent, is_whole: self.is_whole }
     }
 
-    /// Does something with all of them at once. What each may take is bounded for each question.
+    /// Does something with all of them at once. Each question has a time limit.
     pub(crate) async fn each<T>(
         &self,
         work: impl AsyncFn(&mut AdminPort<'_>) -> T,

@@ -34,7 +34,7 @@ impl PublishAttempts {
         asks
     }
 
-    /// What may be in the store, in the order of its heads.
+    /// The publications that may be in the store, in the order of heads.
     pub(crate) fn publishes(&self) -> Publishes {
         let mut publishes = Publishes::default();
         for (fleet, asks) in &self.0 {

@@ -35,7 +35,7 @@ pub enum Outcome {
     Unknown,
 }
 
-/// What a snapshot consists of: the version of each resource.
+/// The content of a snapshot: the version of each resource.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Content(pub BTreeMap<ResourceId, Version>);
 

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-/// What a proxy holds. A copy costs nothing, and shares with the original all that stays the same: a crowd has a copy for
-/// each place that one of its proxies is in.
+/// The resources that a proxy has. A copy is cheap, and shares equal parts with the original: a crowd has a copy for
+/// each state of its proxies.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct HeldResources {
     kinds: BTreeMap<ResourceType, SharedMap<HeldVersion>>,
@@ -62,7 +62,7 @@ impl HeldResources {
         self.referrers.get(&id.kind).is_some_and(|map| map.get(&id.name).is_some())
     }
 
-    /// Who refers to it, the first in order.
+    /// The first resource, by order, that refers to it.
     pub(crate) fn referrer(&self, id: &ResourceId) -> Option<ResourceId> {
         let referrers = self.iter().filter(|(_, held)| held.references.contains(id));
         referrers.map(|(referrer, _)| referrer).min()

@@ -3,8 +3,8 @@ use heliograph_snapshot::{Head, ResourceType, Version};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// What was published of one fleet: not the snapshots, but for each resource when it became what. So a publish costs
-/// what it changed, and to find where a response is from takes a look at its own resources only.
+/// The publications of one fleet: not the snapshots, but the times at which each resource changed. So a publication
+/// costs memory in proportion to its change, and finding the origin of a response reads only its own resources.
 #[derive(Debug, Default)]
 pub(crate) struct FleetHistory {
     /// What may be in the store, oldest first. A position is one in this list.

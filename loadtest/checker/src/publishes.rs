@@ -3,7 +3,7 @@ use crate::history::FleetHistory;
 use heliograph_snapshot::{FleetName, Head, ResourceType, Snapshot, Version};
 use std::collections::BTreeMap;
 
-/// What was published, which responses are compared with. It grows while a run goes on, by what changed.
+/// All publications, with which responses are compared. It grows during a run, in proportion to changes.
 #[derive(Debug, Default)]
 pub struct Publishes(BTreeMap<FleetName, Published>);
 

@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-/// What a proxy rejected last of each name. It is not expected of it, and it is not to be sent again on the same stream.
+/// The last version that a proxy rejected of each name. The proxy need not have it, and it must not be sent again on the
+/// same stream.
 ///
 /// A rejection does not say which resource of a response was the bad one. A server may send parts of it again, to find
-/// out or because it knows: only who sends all of it again has not listened.
+/// out or because it knows: only a server that sends all of it again breaks the rule.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rejections(Arc<BTreeMap<ResourceId, Rejection>>);
 
@@ -67,7 +68,7 @@ impl Rejections {
         }
     }
 
-    /// What of a response was rejected, if that is sent again as it was.
+    /// The rejected resource of a response, if the response is sent again as it was.
     pub(crate) fn resent(&self, response: &Response) -> Option<(ResourceId, Version)> {
         if self.0.is_empty() {
             return None;

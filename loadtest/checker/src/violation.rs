@@ -2,7 +2,7 @@ use crate::event::ResourceId;
 use heliograph_snapshot::{FleetName, Head, ResourceType, Version};
 use std::sync::Arc;
 
-/// What no run may show, in one line. `who` is a reader or a proxy.
+/// A violation of an invariant, in one line. `who` is a reader or a proxy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Violation {
     #[error("{fleet}: two writers' contents for one head, {head}: they differ in {difference}")]

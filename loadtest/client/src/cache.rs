@@ -27,7 +27,7 @@ pub struct ResourceCache {
 /// Validates a resource: `Some` is why it is rejected.
 pub type Validator = dyn Fn(ResourceType, &str, &[u8]) -> Option<String> + Send + Sync;
 
-/// What a response changed.
+/// The effect of a response.
 pub(crate) struct Effect {
     pub(crate) received: Received,
     pub(crate) resources: Vec<(String, HeldResource)>,

@@ -46,7 +46,7 @@ pub enum ClientError {
 }
 
 impl Client {
-    /// Begins to connect. What comes of it is in the client's state.
+    /// Begins to connect. The client's state has the result.
     pub fn connect(options: Options) -> Result<Self, ClientError> {
         let server = Server::new(&options.server, None, None)?;
         Ok(Self::connect_to(server, options))

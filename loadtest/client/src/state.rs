@@ -6,7 +6,7 @@ use crate::wire::Protocol;
 use std::fmt;
 use std::ops::Deref;
 
-/// What one simulated Envoy holds and has received.
+/// The state of one simulated Envoy: its resources, and counts of what it received.
 #[derive(Clone, Debug)]
 pub struct State {
     cache: ResourceCache,

@@ -2,7 +2,8 @@ use crate::Watched;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// What the processes of the clients used, all together: latencies are the clients' own where they had no core left.
+/// The total usage of the processes of clients: where they had no core left, latencies are due to the clients
+/// themselves.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Clients {

@@ -40,7 +40,7 @@ pub enum BoundsError {
     Unknown { name: String, known: Vec<&'static str> },
 }
 
-/// What became of the figures from one report to the other.
+/// The changes of figures from one report to the other.
 #[derive(Clone, Debug)]
 pub struct Comparison {
     pub rows: Vec<ComparisonRow>,

@@ -57,7 +57,7 @@ pub fn line(live: &LiveStatus) -> String {
 
 impl LiveStatus {
     /// `before` and `now` are states of the figures, `apart` from each other in time, and `begun` is the one at the
-    /// begin of the phase. Who calls this adds the phase and what is wanted.
+    /// begin of the phase. The caller adds the phase and the wanted numbers.
     pub fn between(before: &Figures, now: &Figures, begun: &Figures, apart: Duration) -> Self {
         let responses = now.counters.responses.saturating_sub(before.counters.responses);
         let mut receipt = now.receipt.clone();

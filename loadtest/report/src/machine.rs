@@ -13,7 +13,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// The one that this program runs on. What it does not tell is `unknown` or zero.
+    /// The machine that this program runs on. Values that cannot be read are `unknown` or zero.
     pub fn here() -> Self {
         let text = |path| fs::read_to_string(path).unwrap_or_default();
         Self::read(

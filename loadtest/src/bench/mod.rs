@@ -24,7 +24,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// What to measure, and how.
+/// The measurements of a benchmark, and their settings.
 #[derive(Clone, Debug)]
 pub struct Bench {
     pub programs: Programs,
@@ -80,7 +80,7 @@ pub enum Lane {
     ControlPlane,
 }
 
-/// What is compared.
+/// A contender of the comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Contender {
     Ours,

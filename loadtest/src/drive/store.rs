@@ -37,7 +37,7 @@ impl StoreDriver {
         Ok(Self { store, published: BTreeMap::new(), secrets: Tree::new() })
     }
 
-    /// What is published from now on, by whomever.
+    /// All publications from now on, of any writer.
     pub(crate) fn watch(&self) -> Box<dyn Watch> {
         self.store.watch()
     }

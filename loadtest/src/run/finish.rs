@@ -2,7 +2,7 @@ use super::{Run, RunError};
 use heliograph_report::{Clients, Report};
 use std::time::Duration;
 
-/// What is left of a run.
+/// The results of a run.
 #[derive(Clone, Debug)]
 pub struct Finished {
     pub report: Report,

@@ -36,7 +36,7 @@ use tokio_util::sync::CancellationToken;
 use watch::{Watch, unix_ms};
 use workers::Workers;
 
-/// What there is, before anything happens.
+/// The plan of a run, before it starts.
 #[derive(Clone, Debug)]
 pub struct RunPlan {
     /// For the report.
@@ -197,7 +197,7 @@ impl Run {
         })
     }
 
-    /// What follows is a phase of its own in the report.
+    /// Begins a new phase of the report.
     pub async fn phase(&mut self, name: &str) -> Result<(), RunError> {
         let figures = self.figures().await?;
         self.watch.sample().await?;
@@ -315,7 +315,7 @@ impl Run {
         Ok(self.watch.sample().await?)
     }
 
-    /// What the processes of the clients used.
+    /// The usage of the processes of clients.
     pub fn clients_used(&self) -> Watched {
         self.watch.clients()
     }

@@ -90,7 +90,7 @@ impl Kubernetes {
         self.send(Method::GET, path, "application/json", String::new()).await
     }
 
-    /// What is not JSON.
+    /// A page that is not JSON.
     pub(crate) async fn text(&self, path: &str) -> Result<String, ServersError> {
         text(&self.client, path).await
     }

@@ -39,7 +39,7 @@ pub enum Launch {
     LinearCache,
 }
 
-/// What a run is about: servers, who tells them of changes, and what is known of their costs.
+/// The target of a run: servers, the driver of their changes, and their processes.
 #[derive(Debug)]
 pub struct Target {
     servers: Servers,
@@ -146,7 +146,7 @@ impl Target {
         }
     }
 
-    /// What takes part, with its costs: servers by name. Those of a store count too.
+    /// All measured programs, by name, with a store's.
     pub fn watched(&self) -> Vec<(String, Sampler)> {
         match &self.servers {
             Servers::Given(_) => self.given.clone(),
@@ -168,7 +168,7 @@ impl Target {
         programs.into_iter().filter_map(pid).collect()
     }
 
-    /// What the programs say of themselves.
+    /// The versions that programs report.
     pub async fn versions(&self) -> BTreeMap<String, String> {
         match &self.servers {
             Servers::Given(_) => BTreeMap::new(),

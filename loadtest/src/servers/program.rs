@@ -28,7 +28,7 @@ pub(crate) struct Program {
     log: Arc<Log>,
 }
 
-/// What to start.
+/// A program to start.
 pub(crate) struct Start<'a> {
     pub(crate) name: &'a str,
     pub(crate) program: &'a Path,

@@ -40,7 +40,7 @@ use std::sync::Arc;
 
 /// What the address of an endpoint begins with whose other three bytes are the number of a change.
 pub(super) const MARKED_NETWORK: u8 = 10;
-/// What the path of a route begins with that ends in the number of a change.
+/// The prefix of a route's path that ends in the number of a change.
 pub(crate) const MARKED_PATH: &str = "/change/";
 
 /// The nested lengths of the padding.

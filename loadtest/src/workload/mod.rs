@@ -78,7 +78,7 @@ pub enum Reach {
     OneFleet,
 }
 
-/// What a change is made in, by position.
+/// The resources that a change touches, by position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Touched {
     pub fleets: Range<usize>,

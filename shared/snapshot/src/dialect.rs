@@ -58,7 +58,7 @@ pub enum Interest {
     Named,
 }
 
-/// How a proxy learns, in delta, that something that it asked for by name is gone.
+/// How a proxy learns, in delta, that a resource that it asked for by name is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Removal {
     Sent,
@@ -80,8 +80,8 @@ pub enum Sealing {
 /// Makes the types and the table from one list, so that there is a row for each type and all of it is filled in.
 macro_rules! resource_types {
     ($($(#[$about:meta])* $kind:ident { $($column:ident: $value:expr,)+ })+) => {
-        /// The types that are served, in the order in which a proxy must receive them: what is referenced comes before what
-        /// refers to it.
+        /// The types that are served, in the order in which a proxy must receive them: a referenced type comes before
+        /// the types that refer to it.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum ResourceType {
             $($(#[$about])* $kind,)+

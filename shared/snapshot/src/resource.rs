@@ -61,7 +61,7 @@ impl Resource {
         Self::at(address, self.name.clone(), body).confidential(true)
     }
 
-    /// About how much memory it takes.
+    /// About how much memory it uses.
     pub fn bytes(&self) -> usize {
         size_of::<Self>() + self.name.len() + self.body.len()
     }

@@ -8,8 +8,8 @@ pub enum Section {
     Internal(Internal),
 }
 
-/// What travels with a snapshot and is never served to a proxy: apart from [`ResourceType`], so that no code that
-/// serves can come by it.
+/// The trees of a snapshot that are never served to a proxy: separate from [`ResourceType`], so that code that serves
+/// resources has no access to them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Internal {
     /// What the views of classes of clients are derived by.

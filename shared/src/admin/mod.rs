@@ -40,7 +40,7 @@ pub struct AdminArgs {
     pub admin_address: SocketAddr,
 }
 
-/// What the admin port serves: the pages of every program, and those that the program adds.
+/// The pages of the admin port: those of every program, and those that the program adds.
 pub struct Pages {
     registry: Registry,
     readiness: Readiness,
@@ -77,7 +77,7 @@ impl Pages {
         Self { registry, readiness, note: Arc::new(|| None), added: Router::new(), index }
     }
 
-    /// Adds the page that tells and sets how much the program logs.
+    /// Adds the page that shows and sets the log level.
     #[must_use]
     pub fn logging(self, logging: Logging) -> Self {
         let purpose = "the log level; PUT /logging?level=debug&for=10m changes it";
@@ -90,7 +90,8 @@ impl Pages {
         Self { note: Arc::new(note), ..self }
     }
 
-    /// Adds a page of the program's own. What varies in its path is in braces. `purpose` is its line on the page at `/`.
+    /// Adds a page of the program's own. Variable parts of its path are in braces. `purpose` is its line on the page at
+    /// `/`.
     #[must_use]
     pub fn page(mut self, path: &'static str, purpose: &'static str, page: MethodRouter) -> Self {
         self.added = self.added.route(path, page);

@@ -24,7 +24,7 @@ impl Readiness {
         Self::default()
     }
 
-    /// Holds readiness back until the token is done. `name` tells people what is awaited.
+    /// Delays readiness until the token is done. `name` tells operators what is awaited.
     pub fn token(&self, name: &'static str) -> ReadinessToken {
         self.awaited.send_modify(|awaited| *awaited.entry(name).or_default() += 1);
         ReadinessToken { name, awaited: self.awaited.clone() }

@@ -40,7 +40,7 @@ pub struct SettingsArgs {
     pub print_config: bool,
 }
 
-/// What the command line asks for.
+/// The request of the command line.
 #[derive(Debug)]
 pub enum Parsed<T> {
     /// Run with these settings.

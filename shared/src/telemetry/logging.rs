@@ -37,7 +37,8 @@ impl Logging {
         Self(Arc::new(Inner { filter, configured, change }))
     }
 
-    /// Logs so much from now on, or for a time. What was changed before is over. Within a runtime, which ends it.
+    /// Sets the log level from now on, or for a time. It replaces any earlier change. To be called within a runtime,
+    /// which ends the change.
     pub fn set(&self, level: &str, time: Option<Duration>) -> Result<(), TelemetryError> {
         if level.len() > LONGEST_LEVEL {
             return Err(TelemetryError::LongLevel { most: LONGEST_LEVEL });

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// After how long a replica that says nothing is forgotten. A replica reports several times as often.
+/// The time after which a replica without reports is forgotten. A replica reports several times as often.
 pub const ACKS_EXPIRY: Duration = Duration::from_secs(30);
 
-/// What one replica's proxies say, in sum.
+/// The answers of one replica's proxies, in sum.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AckReport {
     /// The replica, by a name that no other has.
@@ -27,7 +27,7 @@ pub struct AckReport {
     pub remembered: Vec<Arc<Record>>,
 }
 
-/// What the proxies of one fleet say.
+/// The answers of one fleet's proxies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FleetReport {
     pub connected: u64,
@@ -43,8 +43,8 @@ pub struct FleetReport {
     pub votes: BTreeMap<Head, Voters>,
 }
 
-/// A proxy of a fleet, which has one vote there, however many streams it has and to however many replicas. A digest of what
-/// tells it from others, the same on all replicas.
+/// A proxy of a fleet, which has one vote there, however many streams it has and to however many replicas. A digest of
+/// its identity, the same on all replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Voter(pub u64);
 
@@ -55,7 +55,7 @@ pub struct Voters {
     pub only: Option<Voter>,
 }
 
-/// What was rejected, by how many, and why.
+/// A rejection: the resources, the number of proxies, and the error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RejectionReport {
     pub kind: ResourceType,

@@ -20,7 +20,7 @@ mod values;
 
 pub use self::redis::StoreArgs;
 pub use self::redis::cache::SnapshotCacheArgs;
-/// The largest resource that a store takes, in bytes. What goes with it in its value is far less than the rest.
+/// The largest resource that a store accepts, in bytes. The other fields of its value need far less than the reserve.
 pub const LARGEST_RESOURCE: usize = codec::LARGEST - (1 << 20);
 
 pub use acks::{ACKS_EXPIRY, AckReport, Dispute, FleetReport, RejectionReport, Voter, Voters};

@@ -4,9 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// What an operator asks for: to hold a fleet at a snapshot of its history, endpoints excepted, or to release it.
+/// An operator's order: to pin a fleet to a snapshot of its history, endpoints excepted, or to release it.
 ///
-/// It is signed, and a release is an order like a pin. That the store has no order says nothing: it may have lost it.
+/// It is signed, and a release is an order like a pin. A missing order has no meaning: the store may have lost it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PinOrder {
     /// Orders of a fleet count up, so that none can be put back after a later one.
@@ -20,7 +20,7 @@ pub struct PinOrder {
     pub reason: Arc<str>,
 }
 
-/// What a record says of the orders that it obeys.
+/// The orders that a record obeys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PinState {
     /// That of the last order, 0 before the first. It only grows along the heads of a fleet.
@@ -42,7 +42,7 @@ impl PinOrder {
     /// How many bytes of a name and of a reason are kept.
     pub const TEXT: usize = 1024;
 
-    /// What a record says that obeys this order. `head` is the one that it is held at.
+    /// The state of a record that obeys this order. `head` is the pinned one.
     pub fn state(&self, head: Head) -> PinState {
         let Self { number, at, time, by, reason } = self;
         let pinned = at.is_some().then(|| Pinned {
@@ -72,7 +72,7 @@ impl PinOrder {
 }
 
 impl Pinned {
-    /// What is known of a fleet by its newest record and its last order, which may not be obeyed yet.
+    /// The pin of a fleet, from its newest record and its last order, which may not be obeyed yet.
     pub fn of(record: Option<&Record>, order: Option<&PinOrder>) -> Option<Self> {
         let obeyed = record.map(|record| &record.pin);
         match order {

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-/// After how long a replica that says nothing is forgotten. A replica says several times as often that it is there.
+/// The time after which a silent replica is forgotten. A replica reports its presence several times as often.
 pub const PRESENCE_EXPIRY: Duration = Duration::from_secs(10);
 
 /// That a distributor is there, for the others.

@@ -43,7 +43,7 @@ pub trait Writer: Inspector {
     fn clean(&self, newest: Arc<Snapshot>) -> StoreFuture<'_, Cleaned>;
 }
 
-/// Reads snapshots, and knows from which of them the reader serves: what a reader keeps for its next start depends on that.
+/// Reads snapshots, and knows which of them the program serves, since the snapshot cache depends on that.
 pub trait Reader: Send + Sync + 'static {
     /// Every fleet as it is now, then every change.
     fn watch(&self) -> Box<dyn Watch>;
@@ -83,7 +83,7 @@ pub trait Inspector: Send + Sync + 'static {
     fn inspect(&self, fleets: Vec<FleetName>) -> StoreFuture<'_, Inspection>;
 }
 
-/// What operators do: they look at earlier snapshots, order fleets back to them, and begin a new epoch.
+/// The operations of operators: list earlier snapshots, order a rollback to one, and begin a new epoch.
 pub trait History: Inspector {
     /// The snapshots that a fleet can go back to, newest first.
     fn history(&self, fleet: FleetName) -> StoreFuture<'_, Vec<Arc<Record>>>;

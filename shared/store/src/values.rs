@@ -9,7 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// What a [`crate::Watch`] returns.
+/// A change that a [`crate::Watch`] returns.
 #[derive(Clone, Debug)]
 pub enum Notice {
     /// The newest record of a fleet.
@@ -18,7 +18,7 @@ pub enum Notice {
     Synced,
 }
 
-/// What the store holds of a fleet at one head.
+/// The store's record of a fleet at one head.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     pub fleet: FleetName,
@@ -52,7 +52,7 @@ pub struct Term {
     pub fence: u128,
 }
 
-/// What a writer gets when it claims a term.
+/// The state of the store when a writer claims a term.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimedTerm {
     pub term: Term,
@@ -75,7 +75,7 @@ pub struct Publication {
     pub pin: PinState,
 }
 
-/// What a publication wrote.
+/// The result of a publication.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Published {
     pub objects: usize,
@@ -96,7 +96,7 @@ pub struct Retirement {
     pub order: u64,
 }
 
-/// What is in the store, newer or older than what the writer wrote.
+/// The differences between the store and the writer's records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inspection {
     pub term: Term,
@@ -104,7 +104,7 @@ pub struct Inspection {
     pub orders: BTreeMap<FleetName, PinOrder>,
 }
 
-/// What the garbage collection did.
+/// The result of a garbage collection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cleaned {
     pub deleted: usize,
@@ -123,7 +123,7 @@ impl Record {
         matches!(self.state, State::Live(_))
     }
 
-    /// Whether this says all there is of the fleet at its head.
+    /// Whether this program understands everything of the fleet at its head.
     pub fn is_understood(&self) -> bool {
         !self.has_unknown_types
     }

@@ -36,7 +36,7 @@ impl Stopwatch {
     }
 }
 
-/// What to take for random choices, so that they can be repeated.
+/// The seed for random choices, so that they can be repeated.
 pub fn seed() -> Option<u64> {
     env::var("HELIO_STRESS_SEED").ok()?.parse().ok()
 }

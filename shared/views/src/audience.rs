@@ -4,7 +4,7 @@ use heliograph_snapshot::Resource;
 use prost::Message;
 use std::collections::BTreeMap;
 
-/// What the directory knows of a proxy. It is kept under the proxy's node id.
+/// The inventory's entry of a proxy, under the proxy's node id.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Proxy {
     #[prost(string, tag = "1")]

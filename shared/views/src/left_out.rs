@@ -1,8 +1,8 @@
 use heliograph_snapshot::{Internal, Resource, Snapshot};
 use prost::Message;
 
-/// What of an object is left out of a snapshot because proxies reject it. It is stored with the snapshot, so that who
-/// translates next does not publish it again. The tags are in stored bytes, as those of [`crate::message`].
+/// The part of an object that is left out of a snapshot because proxies reject it. It is stored with the snapshot, so
+/// that the next leader does not publish the part again. The tags are in stored bytes, as those of [`crate::message`].
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct LeftOut {
     /// Which object, as `kind/namespace/name`.
@@ -39,7 +39,7 @@ pub struct LeftOutRule {
 const LEFT_OUT: &str = "left-out";
 
 impl LeftOut {
-    /// What a snapshot leaves out. What cannot be read, a newer translator knows.
+    /// All entries of a snapshot. Those of a newer translator, which cannot be decoded, are skipped.
     pub fn all(snapshot: &Snapshot) -> impl Iterator<Item = Self> {
         let entries = snapshot.internal(Internal::Quarantine).iter();
         entries.filter_map(|entry| {

@@ -24,7 +24,7 @@ pub struct Audience {
     pub at_most: Option<EnvoyVersion>,
 }
 
-/// What must hold of a label.
+/// A condition on a label.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Requirement {
     #[prost(string, tag = "1")]
@@ -46,7 +46,7 @@ pub enum Operator {
     DoesNotExist = 4,
 }
 
-/// What is done to one resource. Audiences are named by their ids.
+/// The rules for one resource. Audiences are named by their ids.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Treatment {
     /// The resource exists for clients that match one of these; without any, for all.
@@ -102,7 +102,7 @@ impl Treatment {
         Resource::new(treatment_name(kind, name), self.encode_to_vec().into())
     }
 
-    /// What a resource of the rules says. `None`: it is none of ours.
+    /// Decodes a resource of the rules. `None`: it cannot be decoded.
     pub fn of(resource: &Resource) -> Option<Self> {
         Self::decode(resource.body.clone()).ok()
     }

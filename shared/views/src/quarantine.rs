@@ -35,7 +35,8 @@ impl Quarantined {
         kind.properties().has_quarantine && !rejected.is_confidential && !good.is_confidential
     }
 
-    /// What a snapshot has in quarantine. What cannot be read, a newer translator knows.
+    /// The resources of a snapshot that are in quarantine. Entries of a newer translator, which cannot be decoded, are
+    /// skipped.
     pub fn all(snapshot: &Snapshot) -> Vec<Self> {
         Self::of(snapshot.internal(Internal::Quarantine), snapshot)
     }

@@ -16,7 +16,7 @@ pub struct Rules {
     treated: BTreeMap<ResourceType, usize>,
 }
 
-/// What rules ask of a client, answered. Clients of one class see the same.
+/// The results of the rules for a client. Clients of one class see the same.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Class {
     /// The audiences that it is of.

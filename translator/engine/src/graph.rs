@@ -3,7 +3,8 @@ use crate::table::Fact;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Who read what, and who demands what: the two relations that decide which work a change causes.
+/// The facts that each unit has read, and the units that each fact demands: these two relations decide which work a
+/// change causes.
 ///
 /// Every fact is kept once, however many units read it, and edges are numbers: there are some fifty of them for each
 /// route, and a fact is a hundred bytes and more.

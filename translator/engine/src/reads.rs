@@ -1,8 +1,8 @@
 use crate::table::Fact;
 use std::cell::RefCell;
 
-/// What one unit has read. A reader keeps it and records each read, also one that finds nothing: what appears later
-/// concerns the units that missed it.
+/// The facts that one unit has read. A reader records each read, also one that finds nothing: a fact that appears later
+/// makes the units dirty that missed it.
 #[derive(Debug)]
 pub struct Reads<F> {
     facts: RefCell<Vec<F>>,

@@ -42,7 +42,7 @@ pub trait Table {
     }
 }
 
-/// What became of a unit.
+/// The result of computing a unit.
 #[derive(Debug)]
 pub struct Computed<U, F> {
     /// In order, each once.

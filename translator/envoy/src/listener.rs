@@ -33,7 +33,7 @@ const CONNECTION_WINDOW: u32 = 1024 * 1024;
 /// How long a client may take for its TLS handshake, for which Envoy would wait for ever.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
-/// What proxies bind for one port.
+/// Envoy's Listener for one port.
 pub fn listener(port: &Port) -> Arc<Resource> {
     let chains = filter_chains(port);
     let is_secure = || chains.iter().any(|chain| chain.transport_socket.is_some());

@@ -31,14 +31,14 @@ pub fn table(table: &TableKey) -> String {
     }
 }
 
-/// What a port has for a listener whose connections are passed on: `tcp/5432/gateway/shop/db/postgres`.
+/// The name of the filter chain of a listener whose connections are forwarded: `tcp/5432/gateway/shop/db/postgres`.
 pub fn connections(listener: &Listener) -> String {
     let Listener { port, id, .. } = listener;
     let transport = port.transport.as_str().to_ascii_lowercase();
     format!("{transport}/{}/{}", port.number, listener_id(id))
 }
 
-/// What the names of a route's entries in a table begin with: `httproute/shop/cart`.
+/// The prefix of the names of a route's entries in a table: `httproute/shop/cart`.
 pub fn route(route: &RouteId) -> String {
     format!("{}/{}", route.kind.as_str().to_ascii_lowercase(), route.name)
 }

@@ -7,7 +7,7 @@ use heliograph_envoy::envoy::config::route::v3::{Route, RouteConfiguration, Virt
 use heliograph_model::{NamedKind, ObjectName, RouteId, RouteKind, TcpRoute};
 use std::collections::BTreeSet;
 
-/// How many of the texts that words quote are looked for: a client may quote as many as it likes.
+/// How many quotations of an error text are searched: a client may send any number.
 pub const QUOTES: usize = 4;
 
 /// Words shorter than this are in every route.
@@ -97,8 +97,8 @@ pub fn quoted(entries: &[Entry], words: &str) -> BTreeSet<Meant> {
     quotes(words).take(QUOTES).map(saying).find(|found| !found.is_empty()).unwrap_or_default()
 }
 
-/// What is quoted of a table that has been replaced, where all that has the text is still as it was. If something else had it,
-/// the words may be of that, and it may be the one that quotes the others.
+/// The parts of a replaced table that the error quotes, if everything with that text is still as it was. If another part
+/// had the text, the error may mean that part, and it may be the one that quotes the others.
 pub fn quoted_of_all(then: &[Entry], entries: &[Entry], words: &str) -> BTreeSet<Meant> {
     let meant = quoted(then, words);
     match meant.iter().all(|it| known(entries, it)) {
@@ -122,7 +122,7 @@ pub fn routes_in(table: &Bytes) -> BTreeSet<Vec<u8>> {
     routes.map(|route| route.encode_to_vec()).collect()
 }
 
-/// Whether what Envoy says of a rejected listener is about the targets of its route, and not about the rest of it.
+/// Whether Envoy's error about a listener means the targets of its route, and not the rest of the listener.
 pub fn means_targets(route: &TcpRoute, words: &str) -> bool {
     // Its validation names the field, behind a copy of the whole filter with the names of all clusters.
     if words.contains(VALIDATION) {
@@ -140,7 +140,7 @@ fn parse_route_name(name: &str) -> Option<Meant> {
     Some((route, position.map(|(rule, index)| MeantMatch { rule, index, is_match: false })))
 }
 
-/// What stands outside of quotation marks.
+/// The text outside of quotation marks.
 pub fn unquoted(words: &str) -> String {
     words.split(['\'', '"', '`']).step_by(2).collect::<Vec<_>>().join(" ")
 }
@@ -167,7 +167,7 @@ fn index(words: &str, before: &str) -> Option<usize> {
     rest.split_once(']')?.0.parse().ok()
 }
 
-/// What stands in quotation marks, the longest first.
+/// The texts in quotation marks, the longest first.
 pub fn quotes(words: &str) -> impl Iterator<Item = &str> {
     let mut quoted: Vec<&str> = ['\'', '"', '`']
         .into_iter()

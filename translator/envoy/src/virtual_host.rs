@@ -18,7 +18,7 @@ pub fn virtual_host<'a>(host: &Hostname, routes: impl IntoIterator<Item = &'a [u
     encoded.into()
 }
 
-/// A host of another listener: what comes for it is answered with 421.
+/// A host of another listener: requests for it are answered with 421.
 pub fn misdirected(host: &Hostname) -> Bytes {
     virtual_host(host, [&*route::misdirected().encode_to_vec()])
 }

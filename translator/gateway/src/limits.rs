@@ -2,7 +2,7 @@
 
 use crate::infra::bootstrap::REGEX_PROGRAM_SIZE;
 
-/// What is refused beyond these is refused on the object, and changes nothing for any other.
+/// The budgets of objects and namespaces. An object that exceeds one is rejected with a condition, and affects no other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// The most instructions that a regular expression may have in RE2, which is what Envoy's runtime key

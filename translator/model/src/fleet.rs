@@ -7,7 +7,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What the proxies of a fleet are to serve.
+/// Everything that the proxies of a fleet serve.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Fleet {
@@ -38,7 +38,7 @@ pub struct Listener {
     pub client_validation: Option<ClientValidation>,
 }
 
-/// What is accepted of clients that speak HTTP.
+/// Settings for requests of HTTP clients.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HttpSettings {
@@ -53,7 +53,7 @@ pub struct HttpSettings {
     pub max_concurrent_streams: u32,
 }
 
-/// What is done with a path that has `%2F` or `%5C` in it.
+/// How a path with `%2F` or `%5C` is handled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub enum EscapedSlashes {
     /// The client is sent to the path without them.
@@ -64,7 +64,7 @@ pub enum EscapedSlashes {
     Keep,
 }
 
-/// What is done with a request that has a header with `_` in its name.
+/// How a request with `_` in the name of a header is handled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub enum HeadersWithUnderscores {
     #[default]

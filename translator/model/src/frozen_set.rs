@@ -1,6 +1,7 @@
 use serde::Serialize;
 
-/// A set that is made once, in order. It takes no more room than its members: a `BTreeSet` of one has room for eleven.
+/// A set that is built once, in order. It uses no more memory than its members need: a `BTreeSet` of one has space for
+/// eleven.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct FrozenSet<T>(Box<[T]>);
 

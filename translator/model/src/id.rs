@@ -27,7 +27,7 @@ pub struct ListenerName {
     pub name: Arc<str>,
 }
 
-/// What a listener is written in: a Gateway, or a set of listeners that is added to one.
+/// The object that contains a listener: a Gateway, or a ListenerSet.
 pub type ListenerOwner = Keyed<ListenerOwnerKind>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -40,8 +40,8 @@ pub enum ListenerOwnerKind {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct SecretId(pub ObjectName);
 
-/// What a rule can send requests to: a port of an object, and the protocol that is spoken to it. Two kinds of routes may
-/// speak different protocols to one port, and then there are two upstreams.
+/// Identifies an upstream: a port of an object, and the protocol towards it. Two kinds of routes may use different
+/// protocols for one port, and then there are two upstreams.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UpstreamId {
     pub kind: UpstreamKind,

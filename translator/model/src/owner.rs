@@ -1,7 +1,7 @@
 use crate::ObjectName;
 use heliograph_snapshot::FleetName;
 
-/// Whose the proxies of a fleet are.
+/// The owner of a fleet.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FleetOwner {
     /// One Gateway's.
@@ -14,7 +14,7 @@ pub enum FleetOwner {
 const CLASS: &str = "class:";
 
 impl FleetOwner {
-    /// Whose a fleet is, by its name.
+    /// The owner of a fleet, by its name.
     pub fn of(fleet: &FleetName) -> Self {
         let (namespace, name) = fleet.as_str().split_once('/').unwrap_or_default();
         match name.strip_prefix(CLASS) {

@@ -3,7 +3,7 @@ use crate::{
 };
 use bytes::Bytes;
 
-/// What the proxies of a fleet bind for one port, with all that is needed to serve it.
+/// One port that the proxies of a fleet bind, with everything that is needed to serve it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Port {
     pub port: InfraPort,
@@ -23,7 +23,7 @@ pub struct ServedListener {
     pub client_ca_bundle: Option<Bytes>,
 }
 
-/// What decides about that which reaches a listener.
+/// How the traffic of a listener is routed.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Traffic {
     /// About each request, a route of this table.

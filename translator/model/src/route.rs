@@ -3,7 +3,7 @@ use serde::Serialize;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a route does with what reaches it. Kinds that end in the same thing of Envoy's share a variant.
+/// A route. Kinds that are served in the same way share a variant.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Route {
@@ -61,7 +61,7 @@ pub enum PathMatch {
     Rpc(RpcMatch),
 }
 
-/// What is not given may be anything.
+/// A part that is `None` matches anything.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RpcMatch {
@@ -95,7 +95,7 @@ pub enum Target {
     Invalid,
 }
 
-/// What is done to a request or its response. One variant, one file in `filters/`.
+/// A change of a request or its response. One variant, one file in `filters/`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Filter {
@@ -185,7 +185,8 @@ pub struct Cors {
     pub max_age: u32,
 }
 
-/// What is tried again: what a backend has not seen, and what it answered with one of these codes.
+/// The requests that are retried: those that did not reach a backend, and those that it answered with one of these
+/// codes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Retry {

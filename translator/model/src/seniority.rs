@@ -1,8 +1,8 @@
 use crate::{Named, ObjectName, RouteId};
 use std::cmp::Ordering;
 
-/// The order in which the older one wins, wherever two things exclude each other: what was created first, then by
-/// `namespace/name` as text, as Gateway API has it.
+/// The order in which the older object wins a conflict: by creation time, then by `namespace/name` as text, as in
+/// Gateway API.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seniority<T> {
     created: i64,
@@ -18,7 +18,7 @@ impl<T> Seniority<T> {
         Self { created, of }
     }
 
-    /// What is as old as this.
+    /// The value with this age.
     pub fn of(&self) -> &T {
         &self.of
     }

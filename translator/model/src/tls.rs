@@ -30,7 +30,7 @@ pub enum SubjectName {
     Uri(String),
 }
 
-/// Who may have signed a certificate.
+/// The CAs that may have signed a certificate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Trust {

@@ -1,7 +1,7 @@
 use serde::Serialize;
 use std::fmt;
 
-/// What carries a protocol, and has ports of its own.
+/// A transport, which has ports of its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Transport {

@@ -112,7 +112,7 @@ impl Election {
         }
     }
 
-    /// What it leads with, while it does.
+    /// The lease of the current term, while this translator leads.
     pub fn leadership(&self) -> watch::Receiver<Option<Lead>> {
         self.leadership.subscribe()
     }

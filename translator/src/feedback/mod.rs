@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use votes::Tally;
 
-/// What the replicas reported last.
+/// The latest reports of all replicas.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Feedback {
     pub fleets: BTreeMap<FleetName, Arc<FleetFeedback>>,
@@ -24,7 +24,7 @@ pub struct Feedback {
     pub(crate) remembered: Vec<Arc<Record>>,
 }
 
-/// What the proxies of one fleet answered.
+/// The answers of one fleet's proxies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FleetFeedback {
     /// Streams: one proxy may have several.

@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use tokio::sync::Notify;
 
-/// What the API server last said of the objects that have a status: that which the world forgets on purpose, because
-/// nothing follows from it. The provider records it, and the writer of statuses compares with it. A copy costs a pointer.
+/// The fields of objects with a status that the API server last returned and that the world does not keep, because
+/// translation does not depend on them. The provider records them, and the writer of statuses compares with them. A copy
+/// costs a pointer.
 #[derive(Clone, Debug, Default)]
 pub struct Observed(Arc<Shared>);
 

@@ -8,7 +8,7 @@ use heliograph_gateway::Event;
 use heliograph_gateway::objects::{Kind, ObjectName};
 use std::collections::BTreeSet;
 
-/// What a provider tells the translator.
+/// A message of a provider to the translator.
 #[derive(Debug)]
 pub enum Input {
     /// Changes that belong together: nothing is published between them.

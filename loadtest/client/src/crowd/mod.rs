@@ -101,7 +101,7 @@ impl<F: Follower, O: Observer<F>> Crowd<F, O> {
         self.order(members, |orders| orders.conduct = conduct.clone());
     }
 
-    /// Who reconnects chooses one of these. Streams stay where they are.
+    /// Clients that reconnect choose one of these. Open streams stay where they are.
     pub fn set_servers(&self, servers: Vec<Server>) {
         self.inner.set_servers(servers);
     }

@@ -7,7 +7,7 @@ use heliograph_snapshot::ResourceType;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-/// What is computed once for all clients that have the same state and are sent the same.
+/// A computation that is done once for all clients that have the same state and receive the same response.
 pub trait Follower: Clone + Send + Sync + 'static {
     /// `client` is the name of the one that came here first. Must not call the crowd.
     fn receive(&mut self, client: &str, response: &Received, resources: &[(String, HeldResource)]);
@@ -35,7 +35,7 @@ pub struct SharedState<F> {
     pub(super) digest: Digest,
 }
 
-/// What a response does to a client.
+/// The effect of a response on a client.
 #[derive(Debug)]
 pub struct Transition<F> {
     pub kind: ResourceType,

@@ -55,7 +55,7 @@ impl MessageContent {
         }
     }
 
-    /// What comes next is another field.
+    /// Ends a field: the next bytes belong to another one.
     pub(crate) fn end_field(&mut self, pool: &Pool) {
         if !self.rest.is_empty() {
             self.cut(pool);

@@ -5,8 +5,8 @@ use hdrhistogram::serialization::{Deserializer, Serializer, V2Serializer};
 use serde::{Deserialize, Serialize, de, ser};
 use std::time::Duration;
 
-/// A histogram of latencies in microseconds, from one microsecond to an hour, exact to three digits. What is longer
-/// counts as an hour.
+/// A histogram of latencies in microseconds, from one microsecond to an hour, exact to three digits. A longer one counts
+/// as an hour.
 ///
 /// In JSON it is an HDR histogram in its second format and base64, which other tools read too, beside a summary for
 /// people, which is not read back.

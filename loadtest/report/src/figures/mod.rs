@@ -15,7 +15,8 @@ use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::time::Duration;
 
-/// What clients saw. The methods record one event each; `second` is the Unix time in seconds at which it happened.
+/// The measurements of clients. The methods record one event each; `second` is the Unix time in seconds at which it
+/// happened.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Figures {
@@ -62,7 +63,7 @@ pub struct ReceivedResponse {
     pub resent: u64,
 }
 
-/// What a request of a client was.
+/// The kind of a client's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestKind {
     Ack,
@@ -156,8 +157,8 @@ impl Figures {
         self.series.merge(series);
     }
 
-    /// What was recorded after `earlier`, which is an earlier state of these figures. The series stays with the whole:
-    /// it has its own times.
+    /// The figures that were recorded after `earlier`, which is an earlier state of these. The series stays with the
+    /// whole: it has its own times.
     pub fn since(&self, earlier: &Self) -> Self {
         let mut since = self.clone();
         since.counters.each(&earlier.counters, u64::saturating_sub);

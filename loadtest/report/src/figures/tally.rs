@@ -11,7 +11,7 @@ pub struct Tally {
 }
 
 const KINDS: usize = 32;
-/// What is counted together.
+/// The name under which the rest is counted together.
 pub(crate) const OTHER: &str = "other";
 
 impl Tally {

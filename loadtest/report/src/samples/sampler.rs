@@ -46,7 +46,7 @@ impl Sampler {
         Self::of(Target::Cgroup(folder.into()))
     }
 
-    /// The process `old` was restarted as `new`. What it had used when it was last looked at stays counted.
+    /// The process `old` was restarted as `new`. Its usage at the last sample stays counted.
     pub fn replace(&mut self, old: u32, new: u32) {
         if let Target::Pids(pids) = &mut self.target {
             self.replaced_us = self.replaced_us.saturating_add(pids.remove(&old).unwrap_or(0));

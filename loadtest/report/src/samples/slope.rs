@@ -8,8 +8,8 @@ pub struct Line {
     pub at_zero: f64,
 }
 
-/// What one more stream costs a server: the slope over samples taken at different numbers of streams, so that what the
-/// server costs without any is not in it.
+/// The cost of one more stream for a server: the slope over samples at different numbers of streams, which does not
+/// contain the server's cost without streams.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PerStream {

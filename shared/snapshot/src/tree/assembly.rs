@@ -128,14 +128,14 @@ impl Assembly {
         }
     }
 
-    /// Where a body cannot be had, what the tree at hand has under that name stands in for it.
+    /// Uses the resource of the previous tree under that name where a body cannot be loaded.
     pub fn keep(&mut self, missing: &Missing) {
         if let Some(known) = self.known.get(&missing.name).cloned() {
             self.fill(missing, known);
         }
     }
 
-    /// The tree. What has not come is left out, so that the rest can be used.
+    /// The tree, without the parts that were not loaded, so that the rest can be used.
     pub fn finish(self) -> Tree {
         let tree = Tree { root: self.build(&self.root) };
         if self.wanted.is_empty() && self.gaps == 0 {

@@ -9,9 +9,9 @@ use std::sync::{Arc, LazyLock, OnceLock};
 
 /// The resources of one type, by name, as a persistent trie over the hash of the name.
 ///
-/// Copies share all that they have in common, so that keeping the old snapshot beside the new one costs what
-/// changed, and [`Tree::differences`] looks only where two trees differ. The shape depends on the content alone,
-/// never on the order of edits: two leaders build the same tree.
+/// Copies share equal parts, so that keeping the old snapshot beside the new one costs memory in proportion to the
+/// change, and [`Tree::differences`] reads only parts that differ. The shape depends on the content alone, never on the
+/// order of edits: two leaders build the same tree.
 #[derive(Clone, Debug, Default)]
 pub struct Tree {
     root: Option<Arc<Node>>,
@@ -114,12 +114,12 @@ impl Tree {
         self.root.as_deref().map_or(0, Node::bytes)
     }
 
-    /// Whether it has a resource that is confidential. After a change only what is new is looked at.
+    /// Whether it has a resource that is confidential. After a change only new parts are read.
     pub fn has_confidential(&self) -> bool {
         self.root.as_deref().is_some_and(Node::has_confidential)
     }
 
-    /// What it takes to come from `before` to this tree, at a cost in proportion to what differs.
+    /// The changes from `before` to this tree, at a cost in proportion to their number.
     pub fn differences<'a>(&'a self, before: &'a Tree) -> Vec<Difference<'a>> {
         let mut found = Vec::new();
         differences(before.root.as_ref(), self.root.as_ref(), &mut found);

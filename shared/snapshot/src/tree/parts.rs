@@ -47,7 +47,7 @@ pub(super) enum Kept {
 #[error("what is stored at {0:?} is not what its address says")]
 pub struct Malformed(pub Address);
 
-/// What a tree has and another has not.
+/// The parts of a tree that another one does not have.
 #[derive(Debug, Default)]
 pub struct Additions<'a> {
     pub leaves: Vec<(Address, &'a [Arc<Resource>])>,
@@ -98,7 +98,8 @@ impl Entry {
 }
 
 impl Tree {
-    /// What a store that holds `base` needs to hold this tree too, at a cost in proportion to that.
+    /// The parts that a store with `base` needs in order to have this tree, too, at a cost in proportion to their
+    /// number.
     pub fn additions_to<'a>(&'a self, base: &Tree) -> Additions<'a> {
         let mut additions = Additions::default();
         additions.collect(self.root.as_ref(), base.root.as_ref(), base);

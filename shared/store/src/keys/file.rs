@@ -66,10 +66,10 @@ impl KeyFile {
         self.ring.read().clone()
     }
 
-    /// Reads the file again, and says whether the ring changed. A file that is no longer good changes nothing; that
+    /// Reads the file again, and returns whether the ring changed. A file that is no longer valid changes nothing; that
     /// is logged once, and returned until it is repaired. To be called every second or two.
     ///
-    /// The file is read each time and no stamp of it trusted: it is small, and two versions of it can have the same
+    /// The file is read each time, whatever its modification time: it is small, and two versions of it can have the same
     /// length within one tick of the clock.
     pub fn refresh(&self) -> Result<bool, KeyError> {
         let outcome = self.read_again();

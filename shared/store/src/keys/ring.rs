@@ -10,7 +10,7 @@ use zeroize::Zeroizing;
 #[derive(Clone, PartialEq, Eq)]
 pub struct KeyRing(Arc<Keys>);
 
-/// What a sealed body is bound to: sealed for one fleet, kind, name and hash, it opens for no other.
+/// The context of a sealed body: sealed for one fleet, kind, name and hash, it opens for no other.
 #[derive(Clone, Copy, Debug)]
 pub struct SealContext<'a> {
     pub fleet: &'a str,
@@ -20,7 +20,7 @@ pub struct SealContext<'a> {
     pub hash: &'a [u8; 32],
 }
 
-/// What was sealed, as the store holds it.
+/// A sealed body, as the store has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sealed {
     pub key_id: String,

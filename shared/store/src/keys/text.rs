@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_saphyr::Spanned;
 use zeroize::Zeroizing;
 
-/// What is wrong with the text of a key ring, or with what was asked of it. Quotes nothing of the text but valid ids.
+/// A fault of a key ring's text, or of a request to change it. Quotes only valid ids of the text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RingError {
     #[error(
@@ -94,7 +94,7 @@ impl KeyRing {
         Ok(content.render())
     }
 
-    /// The text of the ring without an old sealing key: what it sealed opens no more.
+    /// The text of the ring without an old sealing key: bodies that it sealed can no longer be opened.
     pub fn forget(text: &str, id: &str) -> Result<Zeroizing<String>, RingError> {
         let mut content = Content::parse(text)?;
         content.remove(id)?;

@@ -295,7 +295,7 @@ impl SnapshotCache {
         }
     }
 
-    /// What is served from the cache and not confirmed by Redis; `None` if that is nothing.
+    /// The fleets that are served from the cache without confirmation by Redis; `None` if there are none.
     pub fn served(&self) -> Option<ServedFromCache> {
         self.shared.cache.as_ref()?.served()
     }

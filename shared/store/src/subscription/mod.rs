@@ -20,8 +20,8 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 /// Every fleet as it is now, then every change, as whole snapshots.
 ///
-/// A fleet only moves forward. What cannot be loaded is not yielded, so that its readers keep what they have; it is
-/// tried again, and holds up no other fleet.
+/// A fleet only moves forward. A snapshot that cannot be loaded is not yielded, so that readers keep the one that they
+/// have; the load is tried again, and delays no other fleet.
 ///
 /// Where memory does not suffice for all, the reader chooses: see [`Subscription::choosing`].
 pub struct Subscription {
@@ -97,7 +97,7 @@ impl Subscription {
         }
     }
 
-    /// Loads a known fleet, and goes on to whenever it changes.
+    /// Loads a known fleet, now and whenever it changes.
     pub fn keep(&mut self, fleet: &FleetName) {
         self.scheduler.keep(fleet);
     }
@@ -135,7 +135,7 @@ impl Subscription {
         self.scheduler.damaged_fleets()
     }
 
-    /// What the store has lost, as this reader last received it.
+    /// The records that the store has lost, as this reader last received them.
     pub fn remembered(&self) -> Vec<Arc<Record>> {
         self.watch.remembered()
     }

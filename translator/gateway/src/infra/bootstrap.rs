@@ -46,7 +46,7 @@ pub struct Tls<'a> {
     pub certificate: Option<(&'a str, &'a str)>,
 }
 
-/// What an Envoy listens on besides what its fleet serves.
+/// The ports that an Envoy listens on in addition to those of its fleet's listeners.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OwnPorts {
     /// The admin port only, on any port of loopback; Envoy starts without waiting for a distributor.
@@ -65,8 +65,8 @@ pub const STATS: u16 = 19002;
 /// The ports that no listener of a Gateway may have.
 pub const OWN_PORTS: [u16; 3] = [ADMIN, READINESS, STATS];
 
-/// The largest regular expression that an Envoy takes, as instructions of RE2. Its own default is 100, which an ordinary
-/// expression exceeds; then it rejects the whole route table.
+/// The largest regular expression that an Envoy accepts, as instructions of RE2. Its own default is 100, which an
+/// ordinary expression exceeds; then it rejects the whole route table.
 pub const REGEX_PROGRAM_SIZE: u32 = 32_768;
 
 /// The name of the file with the bootstrap itself.

@@ -20,7 +20,7 @@ use std::fmt::{self, Display, Formatter};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// What holds for the proxies of all Gateways, unless a ProxyConfig says otherwise.
+/// The defaults for the proxies of all Gateways. A ProxyConfig can override them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProxySettings {
     /// The image of Envoy.

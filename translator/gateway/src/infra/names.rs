@@ -4,7 +4,7 @@ use crate::objects::{Kind, ObjectName};
 use heliograph_model::FleetOwner;
 use std::collections::BTreeMap;
 
-/// Whose an object is: everything we make has it, and nothing without it is touched.
+/// The label of everything that we create. Objects without it are never changed.
 pub const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "heliograph");
 /// Gateway API's own label: which Gateway an object was made for, cut to the length of a label.
 pub const GATEWAY_LABEL: &str = "gateway.networking.k8s.io/gateway-name";
@@ -76,8 +76,8 @@ pub fn annotated_owner(
     gateway.or_else(|| named(CLASS_ANNOTATION).map(FleetOwner::Class))
 }
 
-/// What a fleet must have alone in its namespace: the names of its objects, and the label that selects its pods. They are cut and
-/// end in a hash where a name does not fit, and that is a name which another Gateway can have.
+/// The identifiers that no other fleet in the namespace may have: the names of its objects, and the label that selects
+/// its pods. A name that does not fit is cut and ends in a hash, and another Gateway could have the resulting name.
 pub fn identifiers(owner: &FleetOwner) -> [String; 3] {
     [
         format!("name {}", object_name(owner)),

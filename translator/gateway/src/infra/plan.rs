@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// What there is for a Gateway, of what has our labels.
+/// The existing objects of a Gateway that have our labels.
 pub type Live = BTreeMap<(Part, String), Value>;
 
 /// One call to the API server.
@@ -30,8 +30,8 @@ impl Step {
     }
 }
 
-/// What to do so that there is what is wanted, and no more. What is as it should be is left alone, also where others
-/// have added to it.
+/// The steps from the existing objects to the wanted ones. An object that has all wanted fields is not changed, also if
+/// others have added fields.
 pub fn plan(namespace: &str, wanted: Vec<Rendered>, live: &Live) -> Vec<Step> {
     let keys: Vec<(Part, String)> =
         wanted.iter().map(|wanted| (wanted.part, wanted.name.clone())).collect();

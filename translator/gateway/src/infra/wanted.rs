@@ -4,7 +4,7 @@ use heliograph_snapshot::FleetName;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What to run for a fleet.
+/// The wanted infrastructure of a fleet.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Infra {

@@ -1,5 +1,6 @@
-/// What works, in the words of the official conformance suite: a GatewayClass says it in its status, and the suite tests
-/// what it says. docs/conformance.md has the same list with reasons for what is missing; a test compares the two.
+/// The supported features, by their names in the official conformance suite. A GatewayClass lists them in its status,
+/// and the suite tests these. docs/conformance.md has the same list with reasons for missing ones; a test compares the
+/// two.
 pub const SUPPORTED_FEATURES: &[&str] = &[
     "BackendTLSPolicy",
     "BackendTLSPolicySANValidation",

@@ -146,7 +146,7 @@ pub(crate) fn of(reader: &Reader<'_>, key: &ObjectKey) -> Option<Status> {
 }
 
 impl Status {
-    /// What serves: the listeners of a Gateway, or those that are added to one, and whose proxies serve them.
+    /// The listeners of a Gateway, or of a ListenerSet, and the fleet that serves them.
     pub fn listeners(&self) -> Option<(&FleetName, &[ListenerStatus])> {
         match self {
             Self::Gateway(status) => Some((&status.fleet, &status.listeners)),

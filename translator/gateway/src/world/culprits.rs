@@ -16,7 +16,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// What proxies rejected.
+/// A resource that proxies rejected.
 #[derive(Clone, Copy, Debug)]
 pub struct RejectedResource<'a> {
     pub kind: ResourceType,
@@ -41,8 +41,9 @@ pub struct Culprit {
 }
 
 impl World {
-    /// The routes, or policies, that may be the cause of a rejection: those first that the words mean, then the youngest
-    /// first. Empty where nothing of the kind can be: what was rejected is no more, or the resource is made of neither.
+    /// The routes, or policies, that may be the cause of a rejection: those first that the error means, then the
+    /// youngest first. Empty if there are none: the rejected version is not the current one, or the resource is made
+    /// from neither routes nor policies.
     pub fn culprits(&self, fleet: &FleetName, of: &RejectedResource<'_>) -> Vec<Culprit> {
         let RejectedResource { kind, name, version, body: rejected, words, good } = *of;
         let name: Arc<str> = name.into();
@@ -58,9 +59,10 @@ impl World {
         }
     }
 
-    /// The routes that may be the cause of the rejection of a table, as they were in it: those that the words quote, or else all
-    /// that are not in the accepted one. They may have changed since, or be gone. Only what is quoted narrows them down: a
-    /// name in the words may be a tenant's, but who has Envoy quote others is quoted with them.
+    /// The routes that may be the cause of the rejection of a table, as they were in it: those that the error quotes, or
+    /// else all that are not in the accepted table. They may have changed since, or be gone. Only quotations narrow them
+    /// down: a tenant may have written a name in the error, but a tenant that makes Envoy quote the text of others has
+    /// that text in a route as well.
     pub fn suspects_at(&self, fleet: &FleetName, of: &RejectedResource<'_>) -> BTreeSet<ObjectKey> {
         let RejectedResource { kind, name, version, body, words, good } = *of;
         let current = self.reader().resource(fleet, kind, &name.into());

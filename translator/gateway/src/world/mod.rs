@@ -40,7 +40,7 @@ pub struct World {
     engine: Engine<Facts>,
 }
 
-/// What a provider says.
+/// A change of an object, from a provider.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     Applied(Object),
@@ -102,7 +102,7 @@ impl World {
         }
     }
 
-    /// What is left out of what is published for a fleet.
+    /// The parts of objects that are left out of a fleet.
     pub fn left_out(&self, fleet: &FleetName) -> impl Iterator<Item = (&ObjectKey, &LeftOut)> {
         self.engine.table.all_left_out(fleet)
     }
@@ -170,7 +170,7 @@ impl World {
         self.engine.table.products.status.iter()
     }
 
-    /// What is wrong, each with the object that caused it.
+    /// The problems, each with the object that caused it.
     pub fn problems(&self) -> impl Iterator<Item = Problem> {
         self.statuses().flat_map(|(key, status)| status.problems(key))
     }
@@ -186,7 +186,7 @@ impl World {
         })
     }
 
-    /// What goes with them and is not served.
+    /// The resources of the trees that are not served.
     pub fn internals(&self, fleet: &FleetName) -> impl Iterator<Item = (Internal, &Arc<Resource>)> {
         self.all_resources(fleet).filter_map(|(section, resource)| match section {
             Section::Internal(internal) => Some((internal, resource)),

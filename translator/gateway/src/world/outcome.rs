@@ -6,7 +6,7 @@ use heliograph_snapshot::{Change, FleetName};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What changed.
+/// The changes of a step.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
     /// Fleets with changed resources.

@@ -17,7 +17,7 @@ use heliograph_snapshot::{FleetName, ResourceType, Section, Version};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// What a resource was made from.
+/// An object that a resource was made from.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
     Listener(ListenerId),

@@ -20,10 +20,10 @@ pub type PolicyId = Keyed<PolicyKind>;
 /// How old a policy is.
 pub type PolicyAge = Seniority<PolicyId>;
 
-/// What upstreams are made from: a Service, with all of its ports.
+/// The object that upstreams are made from: a Service, with all of its ports.
 pub type UpstreamObject = Keyed<UpstreamKind>;
 
-/// What the policies of a kind ask for, as a type of its own.
+/// The sections of the policies of one kind, as a type.
 pub trait OfPolicyKind: Sized {
     const KIND: PolicyKind;
 
@@ -38,7 +38,7 @@ macro_rules! policy_kinds {
             $kind,
         )*}
 
-        /// What a policy asks for, by its kind.
+        /// The sections of a policy, by its kind.
         #[derive(Clone, Debug, PartialEq, Serialize)]
         #[serde(rename_all = "camelCase")]
         pub enum PolicySections { $($kind($sections)),* }
@@ -78,7 +78,7 @@ policy_kinds! {
     Security: SecurityPolicy, "SecurityPolicy", protects: true;
 }
 
-/// What a policy is attached to.
+/// The target of a policy.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PolicyTarget {
     pub scope: PolicyScope,
@@ -86,7 +86,7 @@ pub struct PolicyTarget {
     pub section: Option<Arc<str>>,
 }
 
-/// What policies are looked up by.
+/// The scope by which policies are looked up.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PolicyScope {
     /// All listeners of a Gateway, also those that are added to it; or all of a set of listeners.
@@ -96,8 +96,8 @@ pub enum PolicyScope {
     Upstream(UpstreamObject),
 }
 
-/// What is asked of requests before they are served. No section of it is supported, so there is no value of it: where a
-/// policy of the kind is attached, nothing is served.
+/// Conditions that requests must meet before they are served. No section is supported, so the type has no value: where a
+/// policy of this kind is attached, nothing is served.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub enum SecurityPolicy {}
 
@@ -115,7 +115,7 @@ pub enum Effective<T> {
     Closed(PolicyId),
 }
 
-/// What policies ask for the requests of a rule at a listener. There is none for a rule that a policy closes.
+/// The policies in force for the requests of a rule at a listener. A rule that a policy closes has none.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HttpPolicy {
     pub security: Option<SecurityPolicy>,
@@ -130,7 +130,7 @@ impl PolicyTarget {
 }
 
 impl<T> Effective<T> {
-    /// What is to be applied, if anything; or the policy because of which nothing is served.
+    /// The policy to apply, if any; or the policy that closes the target.
     pub fn open(self) -> Result<Option<T>, PolicyId> {
         match self {
             Self::Absent => Ok(None),

@@ -1,6 +1,6 @@
 use prometheus::{IntCounter, IntGauge, Registry};
 
-/// What is counted of what runs for Gateways.
+/// Metrics of the infrastructure of Gateways.
 #[derive(Clone, Debug)]
 pub struct InfraMetrics {
     pub(super) calls: IntCounter,

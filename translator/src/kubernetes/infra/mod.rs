@@ -35,7 +35,7 @@ use tokio::task::{JoinError, JoinSet};
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
-/// What runs for Gateways.
+/// The task that keeps the infrastructure of Gateways as it is wanted.
 pub struct Infra {
     client: Client,
     report: watch::Receiver<Report>,
@@ -58,7 +58,7 @@ const FILE_POLL_INTERVAL: Duration = Duration::from_secs(2);
 type StepsOutcome = (FleetName, Result<usize, String>);
 
 impl Infra {
-    /// `deployed` says what the provider's watches find; what they do not watch is watched here.
+    /// `deployed` has the objects that the provider's watches find; other kinds are watched here.
     pub fn new(
         client: Client,
         report: watch::Receiver<Report>,

@@ -9,7 +9,7 @@ const WRITE_OUTCOMES: [&str; 4] = ["written", "conflict", "gone", "failed"];
 /// What becomes of a Kubernetes event, as a label.
 const EVENT_OUTCOMES: [&str; 3] = ["sent", "failed", "dropped"];
 
-/// What the writer of statuses counts.
+/// Metrics of the writer of statuses.
 #[derive(Clone, Debug)]
 pub struct StatusMetrics {
     writes: IntCounterVec,

@@ -18,7 +18,7 @@ pub struct Catalogue {
     remarks: RemarkList,
 }
 
-/// What was found in the place of a file.
+/// The result of reading a path.
 #[derive(Debug)]
 pub enum FoundFile {
     Documents(Vec<Document>),
@@ -27,7 +27,7 @@ pub enum FoundFile {
     Gone,
 }
 
-/// What an update of the catalogue changed.
+/// The changes by an update of the catalogue.
 #[derive(Debug, Default)]
 pub struct Difference {
     /// In the order of the objects' keys, each object once.

@@ -46,7 +46,7 @@ pub struct CacheOptions {
     pub limit: u64,
 }
 
-/// What a process serves from its cache because Redis has not confirmed it since the start.
+/// The fleets that a process serves from its cache because Redis has not confirmed them since the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServedFromCache {
     pub fleets: usize,

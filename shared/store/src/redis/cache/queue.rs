@@ -29,7 +29,8 @@ struct Pending {
     record: Bytes,
     snapshot: Weak<Snapshot>,
     head: Head,
-    /// A snapshot that waits is kept only for as long as other code uses it, so the cache needs no memory of its own.
+    /// `None` after a failed write: then the snapshot is kept only while other code uses it, so that retries need no
+    /// memory.
     held: Option<Arc<Snapshot>>,
     /// When it may be written.
     due: Instant,
@@ -50,7 +51,7 @@ impl WriteQueue {
         true
     }
 
-    /// What could not be written is tried again then, unless there is something newer by now.
+    /// Tries a failed write again at `due`, unless a newer snapshot is pending.
     pub(super) fn postpone(&mut self, work: Work, due: Instant, last_use: Option<u64>) {
         if !self.pending.contains_key(&work.snapshot.fleet) {
             self.insert(work, None, due, last_use);
@@ -71,7 +72,7 @@ impl WriteQueue {
         }
     }
 
-    /// What to write now: first the fleets with the most recent use. `all`: also what is not due.
+    /// The next snapshot to write: first the fleets with the most recent use. `all`: also those that are not due.
     pub(super) fn next(&mut self, now: Instant, all: bool) -> Option<Work> {
         while let Some((due, _)) = self.waiting.first()
             && *due <= now

@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// One line, which names the server, says why and what to do, and holds no secret.
+/// One line, which names the server, the reason and the remedy, and contains no secret.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct LinkError {

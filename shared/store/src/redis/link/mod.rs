@@ -63,10 +63,10 @@ impl Link {
         self.shared.state().is_away()
     }
 
-    /// Does some work on the connection. `work` is not repeated: whether to try again is up to the caller, who knows what
-    /// a lost reply means ([`LinkError::outcome_unknown`]).
+    /// Does some work on the connection. `work` is not repeated: the caller decides whether to retry, since only it
+    /// knows what a lost reply means ([`LinkError::outcome_unknown`]).
     ///
-    /// Fails at once while Redis is away and the next try to connect is not due, at most two seconds.
+    /// Fails at once while Redis is unreachable and the next attempt to connect is not due, at most two seconds.
     ///
     /// Commands that are polled together, as with `join_all`, are sent together, in every mode: a thousand of them take
     /// some milliseconds, about twice as long as one pipeline. A `redis::Pipeline` works too, but in a Cluster only if all

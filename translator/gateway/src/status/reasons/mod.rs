@@ -20,7 +20,7 @@ pub struct Reason {
     remedy: &'static str,
 }
 
-/// What has conditions: an object, or a part of one.
+/// An object that has conditions, or a part of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum StatusPart {
     GatewayClass,
@@ -71,7 +71,7 @@ impl Reason {
         self.means
     }
 
-    /// What to do. Empty where there is nothing to be done.
+    /// The remedy. Empty where none is needed.
     pub const fn remedy(&self) -> &'static str {
         self.remedy
     }
