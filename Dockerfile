@@ -5,8 +5,8 @@
 #   docker build --target helio       -t REGISTRY/helio:TAG       .
 #   docker build --target loadtest    -t REGISTRY/loadtest:TAG    .
 #
-# scripts/images does it. They share one build, so the second and third take seconds. Each holds a program and what distroless
-# has: a C library, authorities of certificates, and no shell. The user is 65532, as in the chart.
+# scripts/images does it. They share one build, so the second and third take seconds. Each has a program and the content of distroless
+# images: a C library, CA certificates, and no shell. The user is 65532, as in the chart.
 
 # The version of rust-toolchain.toml, on the Debian of the images below: a newer C library than theirs would not be found there.
 ARG RUST=1.95.0
@@ -25,7 +25,7 @@ RUN --mount=type=cache,target=/usr/local/cargo/registry \
     mkdir /programs && \
     cp target/release/translator target/release/distributor target/release/helio /programs/
 
-# A program for those who test, so the others do not wait for it.
+# Only load tests need this program, so the other images do not wait for it.
 FROM build AS build-loadtest
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/source/target \

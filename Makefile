@@ -1,4 +1,4 @@
-# Everything a newcomer, a developer or CI runs. `make` alone lists it.
+# The commands of the project. `make` without a target lists them.
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-redis images install release bench bench-store bench-files test e2e conformance lint deny fuzz golden metrics tools clean
 

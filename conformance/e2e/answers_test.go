@@ -34,7 +34,7 @@ func TestAGatewayAnswersThroughItsEnvoy(t *testing.T) {
 	})
 }
 
-// What docs/quickstart.md has a newcomer apply.
+// The objects of docs/quickstart.md.
 func TestTheQuickstartAnswers(t *testing.T) {
 	s := emptySite(t)
 	text, err := os.ReadFile("../../examples/cluster/web.yaml")
@@ -72,7 +72,7 @@ func TestARouteWithABadRegexSaysSoAndHarmsNobody(t *testing.T) {
 	under.mustBeWhole(t)
 }
 
-// The Envoys of picky.yaml reject an expression that all others accept, so no look at the objects can tell.
+// The Envoys of picky.yaml reject an expression that all others accept, so the objects do not show the fault.
 func TestARouteThatOnlyEnvoyRejectsIsLeftOut(t *testing.T) {
 	s := newSite(t)
 	s.apply(t, "picky.yaml")

@@ -8,7 +8,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
-// holds says what is wrong with a condition of an object.
+// holds returns what is wrong with a condition of an object.
 func holds(conditions []metav1.Condition, generation int64, kind string, status metav1.ConditionStatus) error {
 	for _, condition := range conditions {
 		if condition.Type != kind {

@@ -11,10 +11,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// What is made for a Gateway carries its name.
+// The label of objects that are made for a Gateway.
 const gatewayLabel = "gateway.networking.k8s.io/gateway-name"
 
-// What a Gateway may be given.
+// The kinds of objects that are made for a Gateway.
 var generated = []schema.GroupVersionKind{
 	{Group: "apps", Version: "v1", Kind: "Deployment"},
 	{Group: "apps", Version: "v1", Kind: "DaemonSet"},
@@ -78,7 +78,7 @@ func TestWhatIsDeletedByHandComesBack(t *testing.T) {
 	answers(t, "http", s.address(t, "web"), "web.example.com", "/")
 }
 
-// generatedFor lists what carries the name of a Gateway, or of a class, as KIND/NAME.
+// generatedFor lists the objects with the label of a Gateway, or of a class, as KIND/NAME.
 func (s *site) generatedFor(t *testing.T, label, name string) ([]string, error) {
 	labels := client.MatchingLabels{label: name}
 	var names []string

@@ -10,7 +10,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
-// What is made for all Gateways of a class carries its name.
+// The label of objects that are made for all Gateways of a class.
 const classLabel = "gateway.networking.k8s.io/gateway-class-name"
 
 func TestGatewaysOfAClassThatMergesThemShareTheirProxies(t *testing.T) {
@@ -39,7 +39,7 @@ spec: {mergeGateways: true}
 			t.Fatalf("made for one Gateway alone: %s %v", made, err)
 		}
 	}
-	// What the older one has, the younger one does not get, and its conditions say so.
+	// The younger Gateway does not get the listener of the older one, and has a condition with the reason.
 	eventually(t, "the younger Gateway says which listener is in whose way", func() error {
 		var found gatewayv1.Gateway
 		if err := second.get(t, "web", &found); err != nil {
@@ -57,7 +57,7 @@ spec: {mergeGateways: true}
 		return nil
 	})
 
-	// Each goes alone, and with the last one goes what they shared.
+	// Each is deleted alone, and the shared objects with the last one.
 	first.deleteGateway(t)
 	answers(t, "http", address, "second.example.com", "/")
 	second.deleteGateway(t)

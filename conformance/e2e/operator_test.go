@@ -23,7 +23,7 @@ const (
 	redisSecret = "heliograph-redis"
 )
 
-// What kubectl says when connections to its port of this machine are forwarded.
+// The output of kubectl when it forwards connections to its port of this machine.
 var forwarding = regexp.MustCompile(`^Forwarding from 127\.0\.0\.1:(\d+) `)
 
 // operator runs helio on this machine against the store in the cluster, in the way of docs/operations.md: the chart's own
@@ -35,7 +35,7 @@ type operator struct {
 	password string
 }
 
-// listing is what `helio snapshot list` says of a fleet.
+// listing is the output of `helio snapshot list` for a fleet.
 type listing struct {
 	PinnedTo  string `json:"pinnedTo"`
 	PinnedBy  string `json:"pinnedBy"`
@@ -59,7 +59,7 @@ func (s *site) operator(t *testing.T) *operator {
 	}
 }
 
-// secretFile is a file with what a Secret of the system has, for as long as the case lasts.
+// secretFile is a file with an entry of a Secret of the system, for as long as the case lasts.
 func (s *site) secretFile(t *testing.T, name, key string) string {
 	t.Helper()
 	var secret corev1.Secret
@@ -94,7 +94,7 @@ func (o *operator) snapshot(t *testing.T, args ...string) ([]byte, error) {
 	return out, nil
 }
 
-// forward leads from a port of this machine to Redis until the context ends.
+// forward forwards a port of this machine to Redis until the context ends.
 func (o *operator) forward(ctx context.Context, t *testing.T) (string, error) {
 	ready := o.site.pods(t, "redis")
 	if len(ready) != 1 {
@@ -114,7 +114,7 @@ func (o *operator) forward(ctx context.Context, t *testing.T) (string, error) {
 	for lines.Scan() {
 		if found := forwarding.FindStringSubmatch(lines.Text()); found != nil {
 			go func() {
-				// It says something for each connection, and would wait for who reads that.
+				// It prints a line for each connection, and would block without a reader.
 				for lines.Scan() {
 				}
 				_ = kubectl.Wait()
@@ -125,7 +125,7 @@ func (o *operator) forward(ctx context.Context, t *testing.T) (string, error) {
 	return "", errors.Join(kubectl.Wait(), fmt.Errorf("kubectl port-forward: %s", said.Bytes()))
 }
 
-// list is the history of a fleet, and who holds it.
+// list is the history of a fleet, and its pin.
 func (o *operator) list(t *testing.T, fleet string) (listing, error) {
 	t.Helper()
 	var found listing

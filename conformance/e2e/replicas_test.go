@@ -39,7 +39,7 @@ func TestADistributorDiesUnderTraffic(t *testing.T) {
 	answers(t, "http", address, "web.example.com", "/")
 	under := begin(t, "http", address, "web.example.com", "/")
 
-	// One of them serves this Gateway's Envoy. Which one is not asked: both die, one after the other.
+	// One of them serves this Gateway's Envoy. It does not matter which one: both are killed, one after the other.
 	for _, pod := range s.pods(t, "distributor") {
 		s.kill(t, pod)
 		s.allReady(t, "distributor")

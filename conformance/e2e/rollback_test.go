@@ -13,9 +13,9 @@ import (
 const (
 	// The host of the route in revised.yaml.
 	revisedHost = "web.example.com"
-	// The header by which that route tells its revision.
+	// The header in which that route sends its revision.
 	revisionHeader = "X-Revision"
-	// The condition of a Gateway that an operator holds.
+	// The condition of a pinned Gateway.
 	heldCondition = "heliograph.dev/Held"
 )
 
@@ -97,7 +97,7 @@ func (s *site) reviseInVain(t *testing.T, under *traffic, revision, reason strin
 	s.isHeld(t, reason)
 }
 
-// isHeld waits until the Gateway says that an operator holds it, and why.
+// isHeld waits until the Gateway has a condition that it is pinned, with the reason.
 func (s *site) isHeld(t *testing.T, reason string) {
 	t.Helper()
 	eventually(t, "the Gateway says who holds it", func() error {
@@ -115,7 +115,7 @@ func (s *site) isHeld(t *testing.T, reason string) {
 	})
 }
 
-// held is the condition of the Gateway while an operator holds it.
+// held is the condition of the Gateway while it is pinned.
 func (s *site) held(t *testing.T) (*metav1.Condition, error) {
 	var gateway gatewayv1.Gateway
 	if err := s.get(t, "web", &gateway); err != nil {

@@ -32,7 +32,7 @@ const (
 	system = "heliograph-system"
 	// How long anything may take: it has to begin within a cluster that is busy, and images may have to be fetched.
 	patience = 3 * time.Minute
-	// Between two looks at something that is awaited.
+	// The interval between two checks of an awaited condition.
 	pause = 250 * time.Millisecond
 )
 
@@ -74,7 +74,7 @@ func emptySite(t *testing.T) *site {
 	return s
 }
 
-// leave deletes the namespace and sees it go: what is left behind would be a fault of ours.
+// leave deletes the namespace and waits until it is gone: an object that stays would be a fault of ours.
 func (s *site) leave(t *testing.T) {
 	// The context of the test has ended by now.
 	ctx := context.Background()
@@ -95,7 +95,7 @@ func (s *site) leave(t *testing.T) {
 	})
 }
 
-// explain shows what Kubernetes says of the namespace, for who reads why a case failed.
+// explain prints the objects of the namespace, for readers of a failed case.
 func (s *site) explain(ctx context.Context, t *testing.T) {
 	var pods corev1.PodList
 	var events corev1.EventList
@@ -141,7 +141,7 @@ func (s *site) get(t *testing.T, name string, object client.Object) error {
 	return s.client.Get(t.Context(), client.ObjectKey{Namespace: s.namespace, Name: name}, object)
 }
 
-// address is where the Gateway can be reached, once it says that it is programmed.
+// address is the address of the Gateway, once it is programmed.
 func (s *site) address(t *testing.T, gateway string) string {
 	t.Helper()
 	var address string
@@ -162,7 +162,7 @@ func (s *site) address(t *testing.T, gateway string) string {
 	return address
 }
 
-// parentCondition is what the one parent of a route says.
+// parentCondition is a condition of a route for its one parent.
 func (s *site) parentCondition(t *testing.T, route, kind string) (metav1.Condition, error) {
 	var found gatewayv1.HTTPRoute
 	if err := s.get(t, route, &found); err != nil {
@@ -196,14 +196,14 @@ func (s *site) pods(t *testing.T, part string) []corev1.Pod {
 	return ready
 }
 
-// kill ends a pod without a chance to say goodbye.
+// kill ends a pod at once, without a grace period.
 func (s *site) kill(t *testing.T, pod corev1.Pod) {
 	t.Helper()
 	t.Logf("killing %s", pod.Name)
 	must(t, s.client.Delete(t.Context(), &pod, client.GracePeriodSeconds(0)))
 }
 
-// eventually waits until look finds nothing wrong, and says at the deadline what was wrong last.
+// eventually waits until look finds nothing wrong, and fails at the deadline with its last finding.
 func eventually(t *testing.T, what string, look func() error) {
 	t.Helper()
 	eventuallyWithin(t.Context(), t, what, look)

@@ -20,7 +20,7 @@ const (
 	trafficPause = 20 * time.Millisecond
 )
 
-// echo is what the backend answers: who it is, and what reached it.
+// echo is the answer of the backend: its name, and the request that reached it.
 type echo struct {
 	Pod     string      `json:"pod"`
 	Headers http.Header `json:"headers"`
@@ -33,7 +33,7 @@ func ask(ctx context.Context, scheme, address, host, path string) (string, error
 }
 
 // fetch sends one request over a connection of its own to the address, for a host and path. The certificate is not checked:
-// the cases that care look at it themselves.
+// the cases that need it check it themselves.
 func fetch(ctx context.Context, scheme, address, host, path string) (echo, error) {
 	var answer echo
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
@@ -89,7 +89,7 @@ type traffic struct {
 	failed []error
 }
 
-// begin starts traffic to what already answers. The case ends it with mustBeWhole.
+// begin starts traffic to a backend that already answers. The case ends it with mustBeWhole.
 func begin(t *testing.T, scheme, address, host, path string) *traffic {
 	return beginWith(t, func(ctx context.Context) error {
 		_, err := ask(ctx, scheme, address, host, path)
@@ -97,7 +97,7 @@ func begin(t *testing.T, scheme, address, host, path string) *traffic {
 	})
 }
 
-// beginWith is the same with requests that say themselves whether they failed.
+// beginWith is the same with requests that return whether they failed.
 func beginWith(t *testing.T, request func(context.Context) error) *traffic {
 	ctx, cancel := context.WithCancel(t.Context())
 	under := &traffic{stop: cancel}

@@ -33,7 +33,7 @@ func TestConformance(t *testing.T) {
 	conformance.RunConformance(t)
 }
 
-// printCatalogue says in the log which tests belong to which profile, and at which level: the summary has it from there.
+// printCatalogue logs which tests belong to which profile, and at which level, for the summary.
 func printCatalogue() error {
 	narrowed := given("run-test") != "" || given("skip-tests") != ""
 	if err := printEntry(map[string]any{"narrowed": narrowed}); err != nil {

@@ -1,5 +1,5 @@
-// Summary reads the log of a run of the conformance suite, `go test -json`, from its input. It prints each verdict as it
-// comes, and at the end a table for each profile. The exit status is 1 if the run is no success.
+// Summary reads the log of a run of the conformance suite, `go test -json`, from its input. It prints each result as it
+// comes, and at the end a table for each profile. The exit status is 1 if the run failed.
 package main
 
 import (

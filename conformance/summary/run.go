@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Run is what the log of a run of the suite says, event by event.
+// Run is the state of a run of the suite, from its log, event by event.
 //
 // The suite's own report counts tests that run in parallel as passed before they have begun, so nothing is taken from it.
 type Run struct {
@@ -36,7 +36,7 @@ const (
 	Extended Level = "extended"
 )
 
-// Verdict is how a test ended. One that never said so was cut off.
+// Verdict is how a test ended. A test without one was cut off.
 type Verdict string
 
 const (
@@ -46,7 +46,7 @@ const (
 	CutOff  Verdict = ""
 )
 
-// What begins a line of the catalogue in the log.
+// The prefix of a line of the catalogue in the log.
 const catalogueMark = "catalogue: "
 
 // The test program has one test, and each test of the suite is a part of it.
@@ -119,7 +119,7 @@ func (r *Run) Of(profile string, level Level, verdict Verdict) []string {
 	return names
 }
 
-// Problem says in one line why the run as a whole is no success, and is empty if it is one.
+// Problem is the reason, in one line, why the run as a whole failed. It is empty if the run succeeded.
 func (r *Run) Problem() string {
 	if len(r.verdicts) == 0 {
 		return "no test was run: the end of the log says why"
@@ -190,7 +190,7 @@ func (r *Run) judge(test string, verdict Verdict) (string, Verdict) {
 	return "", CutOff
 }
 
-// Parts end before what contains them, so a part that contains one already named says nothing new.
+// Parts end before the parts that contain them, so a part that contains one already named adds nothing.
 func (r *Run) blame(name, part string) {
 	contains := func(known string) bool { return strings.HasPrefix(known, part+"/") }
 	if !slices.ContainsFunc(r.causes[name], contains) && len(r.causes[name]) < keptCauses {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Print writes what came out: a line for each profile and level, then the names behind the numbers.
+// Print writes the results: a line for each profile and level, then the names behind the numbers.
 func Print(out io.Writer, run *Run) {
 	fmt.Fprintf(out, "%-14s %-9s %7s %7s %8s %8s\n", "profile", "level", "passed", "failed", "skipped", "cut off")
 	for _, profile := range run.Profiles() {
@@ -17,11 +17,11 @@ func Print(out io.Writer, run *Run) {
 		}
 	}
 	names(out, run, "failed", Failed)
-	// Of a run that did not begin, there is nothing to say test by test.
+	// A run that did not begin has no results of tests.
 	if len(run.verdicts) > 0 {
 		names(out, run, "cut off", CutOff)
 	}
-	// Who asked for one test knows that the others were skipped.
+	// In a run of one test, the others are expected to be skipped.
 	if !run.Narrowed {
 		names(out, run, "skipped", Skipped)
 	}

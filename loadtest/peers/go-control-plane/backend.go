@@ -11,7 +11,7 @@ import (
 type backend interface {
 	// What the server asks for resources.
 	cache() cache.Cache
-	// Callbacks of the server when streams open and close; nil if none are needed.
+	// What the server calls as streams come and go; nil if nobody needs to know.
 	callbacks() server.Callbacks
 	// Makes a change visible. Returns when the cache has told all streams. Changes come one at a time.
 	apply(change) error

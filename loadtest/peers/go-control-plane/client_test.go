@@ -86,7 +86,7 @@ func (program *program) request(method, path string, body []byte) (int, string) 
 	return response.StatusCode, string(text)
 }
 
-// One change, which must be taken.
+// One change, which must be accepted.
 func (program *program) post(messages ...*discovery.DeltaDiscoveryResponse) {
 	program.t.Helper()
 	if status, text := program.request("POST", "/resources", encode(program.t, messages...)); status != http.StatusNoContent {
@@ -154,7 +154,7 @@ func endpointsAt(name, address string) *endpoint.ClusterLoadAssignment {
 	}}}
 }
 
-// What a response carries, as text that is easy to compare: names, with the address for endpoints.
+// The content of a response, as text that is easy to compare: names, with the address for endpoints.
 func describe(t *testing.T, packed []*anypb.Any) []string {
 	t.Helper()
 	described := []string{}
