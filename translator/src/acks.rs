@@ -47,7 +47,7 @@ struct Schedule {
     answering_until: Instant,
 }
 
-/// What the replicas reported last.
+/// The latest reports of replicas.
 #[derive(Clone, Debug, Default)]
 struct Latest {
     feedback: Arc<Feedback>,
@@ -55,7 +55,7 @@ struct Latest {
     problem: Option<String>,
 }
 
-/// What there is to say of all fleets.
+/// The page about all fleets.
 #[derive(Debug, Serialize)]
 struct Page<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]

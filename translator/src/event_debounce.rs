@@ -19,8 +19,8 @@ pub(crate) struct EventDebounce {
 /// for each change to take effect before the next is slower, and is not delayed.
 const CLOSE_INTERVAL: Duration = Duration::from_millis(15);
 
-/// No more come. An API server that is busy tells of changes with pauses, but rarely with longer ones. What comes sooner after
-/// many that were merged is likely to be one of them, too.
+/// After this pause no more events are expected. A busy API server sends changes with pauses, but rarely with longer
+/// ones. An event that comes sooner after many that were merged is likely to belong to them, too.
 const QUIET_INTERVAL: Duration = Duration::from_millis(60);
 
 pub(crate) const LONGEST_DELAY: Duration = Duration::from_millis(500);

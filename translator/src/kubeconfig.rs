@@ -239,7 +239,7 @@ fn of_request(error: &BoxError) -> Option<String> {
     }
 }
 
-/// What a plugin prints is a token, where it is not a mistake.
+/// The error of a plugin, without its output, which may contain a token.
 fn of_plugin(error: &AuthError) -> String {
     match error {
         AuthError::InvalidBasicAuth(_) => "its username or password cannot be sent".to_owned(),

@@ -11,7 +11,7 @@ use std::time::Duration;
 /// From a tenth of a millisecond, which one endpoint takes, to the first translation of a large cluster.
 const SETTLE_SECONDS: [f64; 9] = [0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.25, 1.0, 5.0];
 
-/// What happens to objects, as a label.
+/// The event of an object, as a label.
 const APPLIED: &str = "applied";
 const DELETED: &str = "deleted";
 

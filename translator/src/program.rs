@@ -269,7 +269,7 @@ async fn is_reported(
 }
 
 impl Source {
-    /// What a program with it is ready after.
+    /// The name of what readiness waits for with this provider.
     fn awaited(&self) -> &'static str {
         match self {
             Self::Files(_) => "translation",

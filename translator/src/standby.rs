@@ -23,7 +23,7 @@ pub(crate) struct Standby {
     retry_at: Instant,
 }
 
-/// What was last read of a fleet, and its content if it is held.
+/// The last record of a fleet, and its content if it is pinned.
 pub(crate) type Remembered = (Arc<Record>, Option<Arc<Snapshot>>);
 
 /// Between two tries to load what could not be loaded.

@@ -34,7 +34,7 @@ struct Node<F> {
     demanders: Members<Id>,
 }
 
-/// What became of units when a demand changed.
+/// The units that appeared and disappeared when a demand changed.
 #[derive(Debug)]
 pub(crate) struct Turnover<F> {
     /// Demanded now, and not before.

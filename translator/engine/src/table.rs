@@ -35,7 +35,7 @@ pub trait Table {
     /// Drops the product of a unit without any demand. Returns the facts that changed.
     fn forget(&mut self, unit: &Self::Unit) -> Vec<Self::Fact>;
 
-    /// What is worked out once for all units before the next one is computed, or at the end. Returns the facts that
+    /// Computes what is shared by all units, before the next unit is computed or at the end. Returns the facts that
     /// changed.
     fn settle_before(&mut self, _next: Option<&Self::Unit>) -> Vec<Self::Fact> {
         Vec::new()
@@ -125,7 +125,7 @@ macro_rules! table {
             )*
         }
 
-        /// What the units came to. A unit without a product is absent.
+        /// The products of units. A unit without a product is absent.
         #[derive(Debug, Default)]
         pub(crate) struct Products {$(
             pub(crate) $name: ::std::collections::BTreeMap<$key, $value>,

@@ -10,7 +10,7 @@ pub struct CompiledMatch {
     pub encoded: Bytes,
 }
 
-/// What the length of a message and the number of a match take at most.
+/// The most bytes of a message's length and a match's number.
 const FRAME: u64 = 16;
 
 /// A rule as Envoy reads it, in the order of its matches. `is_dropped` says which of them are left out.

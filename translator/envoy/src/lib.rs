@@ -47,7 +47,7 @@ fn ads() -> ConfigSource {
     }
 }
 
-/// What shares of requests are counted in.
+/// The denominator of shares of requests.
 const MILLION: u64 = 1_000_000;
 
 /// So many of a million requests.

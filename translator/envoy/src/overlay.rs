@@ -42,7 +42,7 @@ pub fn variant(kind: ResourceType, resource: &Resource, patch: &Patch) -> Result
     }
 }
 
-/// Applies one operation after the other, each within the bounds. What a failed one leaves behind is dropped by the caller.
+/// Applies one operation after the other, each within the bounds. After a failure the caller drops the value.
 fn apply(value: &mut Value, patch: &json_patch::Patch) -> Result<(), String> {
     if patch.len() > MOST_OPERATIONS {
         return Err(format!("jsonPatch: at most {MOST_OPERATIONS} operations"));
@@ -64,7 +64,7 @@ fn apply(value: &mut Value, patch: &json_patch::Patch) -> Result<(), String> {
     Ok(())
 }
 
-/// What an operation copies, in bytes, and how deep what it places is nested then.
+/// How many bytes an operation copies, and how deep the copied value is nested then.
 fn added(value: &Value, operation: &PatchOperation) -> (usize, usize) {
     let source = |from: &str| value.pointer(from).unwrap_or(&Value::Null);
     let (path, placed, size) = match operation {

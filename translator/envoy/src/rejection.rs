@@ -13,7 +13,7 @@ pub const QUOTES: usize = 4;
 /// Words shorter than this are in every route.
 const TELLING: usize = 4;
 
-/// What Envoy says of a message that breaks a rule of its own definition.
+/// Envoy's error about a message that violates a constraint of its definition.
 const VALIDATION: &str = "Proto constraint validation failed";
 
 /// A match of a route that words mean.

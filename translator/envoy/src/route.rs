@@ -227,7 +227,7 @@ fn matcher(pattern: &str) -> RegexMatcher {
     RegexMatcher { regex: pattern.to_owned(), ..Default::default() }
 }
 
-/// What is done with a request, before filters have their say.
+/// The action for a request, before filters change it.
 fn action(rule: &HttpRule, http_match: &HttpMatch, targets: &[&WeightedTarget]) -> route::Action {
     // Gateway API: what leads nowhere is answered with 500, and a call with UNAVAILABLE, which is what Envoy makes of 503.
     let (status, not_found) = match http_match.path {
@@ -271,7 +271,7 @@ fn share(target: &WeightedTarget) -> ClusterWeight {
     share
 }
 
-/// What no backend can have acted on: it was not reached, or it said so.
+/// Failures in which no backend can have processed the request: it was not reached, or it refused the stream.
 const UNSEEN: &str = "connect-failure,refused-stream,reset-before-request";
 
 /// Envoy has the timeout of one attempt here too, also where nothing is tried again.

@@ -13,7 +13,7 @@ use std::time::Duration;
 /// stay for ever. It is what Envoy itself has as default.
 const IDLE: Duration = Duration::from_secs(3600);
 
-/// Passes connections on to the targets of a route. What leads nowhere has Envoy close its share of them.
+/// Forwards connections to the targets of a route. Envoy closes the share of a target that cannot be resolved.
 pub(crate) fn proxy(name: &str, route: Option<&TcpRoute>) -> Filter {
     let targets = route.map_or(&[][..], |route| &route.targets);
     let proxy = TcpProxy {

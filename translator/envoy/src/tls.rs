@@ -22,7 +22,7 @@ use heliograph_envoy::{Any, any};
 /// verifies no names with it.
 const SYSTEM_CA_BUNDLE: &str = "/etc/ssl/certs/ca-certificates.crt";
 
-/// What an HTTPS listener shows its clients, and asks of them.
+/// The certificates that an HTTPS listener sends to clients, and its verification of theirs.
 pub(super) fn downstream(served: &ServedListener) -> TransportSocket {
     let ServedListener { listener, client_ca_bundle, .. } = served;
     let validation = listener.client_validation.as_ref();

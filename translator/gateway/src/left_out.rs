@@ -9,7 +9,7 @@ use heliograph_snapshot::{FleetName, Resource};
 use heliograph_views::LeftOut;
 use std::sync::Arc;
 
-/// Who wants an object tried again that did not change sets this annotation to something else.
+/// Setting this annotation to another value has an unchanged object tried again.
 const RETRY: &str = "heliograph.dev/retry";
 
 /// Which content of an object is meant. Another one is tried again.
@@ -31,7 +31,7 @@ pub(crate) fn revision(object: &Object) -> String {
     revision[..32].to_owned()
 }
 
-/// What its author wrote, of an object of which something can be left out.
+/// The content, as its author wrote it, of an object of which a part can be left out.
 fn content(object: &Object) -> Vec<u8> {
     let content = match object {
         Object::HTTPRoute(route) => serde_json::to_vec(&route.spec),
@@ -67,7 +67,7 @@ pub(crate) fn entry(
     (!left_out.is_suspect).then(|| Arc::new(left_out.resource()))
 }
 
-/// What is said of an object that is left out.
+/// The condition of an object that is left out.
 pub(crate) fn condition(
     reader: &Reader<'_>,
     fleet: &FleetName,

@@ -46,7 +46,7 @@ impl Hostname {
         }
     }
 
-    /// Its bytes, the last one first. What covers a hostname is what it begins with then: a wildcard has its dot.
+    /// Its bytes, the last one first. Then a hostname begins with every wildcard that covers it, dot included.
     pub(crate) fn backwards(&self) -> impl Iterator<Item = u8> + '_ {
         let (name, dot) = match self {
             Self::Any => ("", None),

@@ -12,7 +12,7 @@ pub struct Lead {
     pub until: Instant,
 }
 
-/// What follows from the answers to a candidate. It does no IO, and time comes in.
+/// The state of a candidate, which answers of the API change. It does no IO, and callers pass the time.
 #[derive(Debug)]
 pub(super) struct Candidacy {
     name: String,

@@ -316,7 +316,7 @@ impl LeaseFailureLog {
     }
 }
 
-/// What the API says, and what to do about it.
+/// The API's error, with the remedy.
 fn in_words(error: &LeaseError) -> String {
     let refused = match error {
         LeaseError::ApiError { response } => Some(&**response),

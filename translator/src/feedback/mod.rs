@@ -38,7 +38,7 @@ pub struct FleetFeedback {
     pub(crate) replicas: Vec<ReplicaFeedback>,
 }
 
-/// What the proxies of one fleet answered at one replica.
+/// The answers of one fleet's proxies at one replica.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ReplicaFeedback {
     pub(crate) replica: Arc<str>,

@@ -97,7 +97,8 @@ impl DeployedVersions {
         self.versions.get(name).map(|version| &**version)
     }
 
-    /// How many lists of the provider were complete. What was deleted and made again in between may not be among the changes.
+    /// How many lists of the provider were complete. Objects that were deleted and created again in between may be
+    /// missing among the changes.
     pub(crate) fn lists(&self) -> u64 {
         self.lists
     }

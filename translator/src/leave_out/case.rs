@@ -113,7 +113,7 @@ impl Case {
         (is_acknowledged || is_silent).then_some(true)
     }
 
-    /// What is to be left out of the suspects now, where it is something else.
+    /// The parts of suspects that are to be left out now, where they differ from what is left out.
     pub(super) fn changes(&self, fleet: &FleetName, world: &World) -> Vec<Change> {
         let trial = self.search.trial();
         let wanted = self.suspects.iter().enumerate().map(|(index, suspect)| {

@@ -37,7 +37,7 @@ pub(crate) struct Isolation {
     pub(crate) delay: Delay,
 }
 
-/// What is known of a fleet once its proxies have answered.
+/// The answers of a fleet's proxies.
 pub(crate) struct FleetAnswers<'a> {
     pub(crate) fleet: &'a FleetName,
     pub(crate) feedback: &'a FleetFeedback,
@@ -50,9 +50,9 @@ pub(crate) struct FleetAnswers<'a> {
     pub(crate) now: Instant,
 }
 
-/// What was published of a fleet, and what of it was accepted.
+/// The published versions of a fleet's resources, and the accepted ones.
 pub(crate) trait Versions {
-    /// What was last accepted of a resource, where something else is published.
+    /// The last good version of a resource, if another one is published.
     fn last_good(&self, kind: ResourceType, name: &str) -> Option<Arc<Resource>>;
 
     /// A version that was published lately, and the last head that has it.
@@ -67,7 +67,7 @@ pub(crate) trait Versions {
 /// Something else is left out of an object than before. `None`: nothing.
 pub(crate) type Change = (ObjectKey, Option<LeftOut>);
 
-/// What a search is about. The tables of a fleet are one thing: they share routes.
+/// The subject of a search. All tables of a fleet are one subject, since they share routes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Subject {
     Tables(FleetName),
@@ -147,8 +147,8 @@ impl Isolation {
         changes
     }
 
-    /// Each rejected table counts once against the namespaces that may have caused it, whether its routes are still the same or
-    /// not. What a search publishes does not count.
+    /// Each rejected table counts once against the namespaces that may have caused it, whether its routes are still the
+    /// same or not. A search's own publications do not count.
     fn count(
         &mut self,
         rejected: &Rejected<'_>,
@@ -199,7 +199,8 @@ impl Isolation {
         self.retries.retired(fleets);
     }
 
-    /// What more proxies reject than accept. Those are most of all that are connected, or it has been so for a while.
+    /// The resources that more proxies reject than accept: either more than half of all connected proxies do, or it has
+    /// been so for a while.
     fn rejected<'a>(
         &mut self,
         answers: &FleetAnswers<'a>,

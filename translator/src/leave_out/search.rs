@@ -35,7 +35,7 @@ pub(super) enum Extent {
     Whole,
 }
 
-/// What is left out now.
+/// One attempt of a search: the parts that are left out now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Trial {
     pub(super) out: BTreeSet<usize>,
@@ -77,7 +77,7 @@ impl Search {
         }
     }
 
-    /// What is to be left out now. `None`: nothing, it is given up.
+    /// The parts to leave out now. `None`: nothing, the search has ended without a result.
     pub(super) fn trial(&self) -> Option<Trial> {
         let trial = |out: BTreeSet<usize>, extent, is_final| Some(Trial { out, extent, is_final });
         match self.stage {

@@ -13,7 +13,7 @@ use heliograph_store::{Loaded, PinOrder, PinState, Publication, Record, Retireme
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// What the fleet is to be.
+/// The wanted content of the fleet.
 #[derive(Clone, Debug)]
 pub(super) enum Wanted {
     /// Not known yet in this term.
@@ -75,7 +75,7 @@ pub(super) struct Fleet {
     uncleaned: Option<u32>,
 }
 
-/// What the store holds, as far as the writer knows.
+/// The store's state of the fleet, as far as the writer knows.
 #[derive(Debug)]
 enum StoredState {
     Nothing,
@@ -137,7 +137,7 @@ impl Fleet {
         self.revision += 1;
     }
 
-    /// What to ask the store for next, if anything.
+    /// The next call to the store, if any.
     pub(super) fn step(&mut self, term: Term, now: SystemTime) -> Option<Step> {
         if let Some(write) = &self.in_flight {
             return Some(write.clone());
@@ -295,7 +295,7 @@ impl Fleet {
         self.forget_held();
     }
 
-    /// What an earlier term published has been read.
+    /// The snapshot of an earlier term has been loaded.
     pub(super) fn held(&mut self, loaded: Loaded) {
         self.quarantine.inherit(&loaded.snapshot);
         match &mut self.stored_state {
@@ -328,7 +328,7 @@ impl Fleet {
         damaged
     }
 
-    /// What the fleet is pinned to has been read, unless it is pinned to something else by now.
+    /// The pinned snapshot has been loaded. Ignored if the fleet is pinned to another one by now.
     pub(super) fn pinned_is(&mut self, head: Head, snapshot: Arc<Snapshot>) {
         if let Some(hold) = self.pin.hold()
             && hold.at.head == head
@@ -337,7 +337,7 @@ impl Fleet {
         }
     }
 
-    /// What its proxies answered. Returns whether something may follow from that.
+    /// Receives the answers of its proxies. Returns whether a step may follow.
     pub(super) fn receive(&mut self, feedback: Arc<FleetFeedback>) -> bool {
         self.quarantine.receive(feedback)
     }
@@ -347,7 +347,7 @@ impl Fleet {
         self.pin.restored(order);
     }
 
-    /// What the store holds at the beginning of the term.
+    /// The store's record at the beginning of the term.
     pub(super) fn begins_at(&mut self, record: Arc<Record>) {
         self.highest = self.highest.max(record.head.sequence);
         self.pin.begins_at(&record);
@@ -383,7 +383,7 @@ impl Fleet {
         false
     }
 
-    /// What an operator ordered last, as the store has it. Returns whether that is news.
+    /// The last order of an operator, as the store has it. Returns whether it is new.
     pub(super) fn ordered(&mut self, order: Option<&PinOrder>) -> bool {
         self.pin.ordered(order)
     }
@@ -444,7 +444,7 @@ impl Fleet {
         Some(Step::Clean(newest))
     }
 
-    /// What the store holds, if no write is under way.
+    /// The snapshot in the store, if no write is under way.
     fn newest(&self) -> Option<&Arc<Snapshot>> {
         match &self.stored_state {
             StoredState::Known { held, .. } if self.is_quiet() => held.as_ref(),

@@ -1,7 +1,8 @@
 use heliograph_snapshot::{Internal, Snapshot};
 use heliograph_views::LeftOut;
 
-/// What an earlier term left out of a fleet, because proxies reject it. It is left out again before the fleet is published.
+/// The parts of objects that an earlier term left out of a fleet, because proxies reject them. They are left out again
+/// before the fleet is published.
 #[derive(Debug, Default)]
 pub(super) enum Inheritance {
     #[default]
@@ -30,7 +31,7 @@ impl Inheritance {
         matches!(self, Self::Found(_))
     }
 
-    /// What there is to tell.
+    /// The entries that are not passed on yet.
     pub(super) fn take(&mut self) -> Vec<LeftOut> {
         match self {
             Self::Found(found) => std::mem::take(found),

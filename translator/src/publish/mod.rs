@@ -177,8 +177,8 @@ impl Publisher {
         }
     }
 
-    /// What distributors, or this program while it stood by, read of fleets that the store has lost since: deletions that are
-    /// to be written again, and orders of operators that are to be obeyed.
+    /// Records that distributors, or this program as a standby, read of fleets that the store has lost since: deletions
+    /// to write again, and orders of operators to obey.
     pub(crate) fn remember(&mut self, records: Vec<Remembered>) {
         let fleets = self.state.remembers(records);
         self.log_remembered(fleets);
@@ -194,17 +194,17 @@ impl Publisher {
         }
     }
 
-    /// What proxies answered: what too many of them reject is kept from the others.
+    /// Receives the answers of proxies: a resource that too many reject goes into quarantine.
     pub(crate) fn receive(&mut self, feedback: &Feedback) {
         self.state.receive(feedback);
     }
 
-    /// What an earlier term left out of these fleets is part of what they are to be.
+    /// The parts that an earlier term left out of these fleets are left out of their wanted content now.
     pub(crate) fn inherited(&mut self, fleets: impl IntoIterator<Item = FleetName>) {
         self.state.inherited(fleets);
     }
 
-    /// What was published of a fleet, and what of it was accepted.
+    /// The published versions of a fleet's resources, and the accepted ones.
     pub(crate) fn versions<'a>(&'a self, fleet: &FleetName) -> Option<impl Versions + use<'a>> {
         self.state.versions(fleet)
     }
@@ -418,7 +418,7 @@ fn whole(loaded: Loaded) -> Result<Loaded, StoreError> {
     })
 }
 
-/// What a fleet is held at is not to be had. Nothing is published in its place.
+/// The pinned snapshot cannot be loaded. Nothing is published in its place.
 fn unpinnable(error: StoreError) -> StoreError {
     match error {
         StoreError::Damaged { fleet, reason } => {
@@ -432,7 +432,8 @@ fn unpinnable(error: StoreError) -> StoreError {
     }
 }
 
-/// What is sealed is kept where the store says, so that its version reveals nothing of it.
+/// Replaces the version of a sealed resource by the store's keyed hash, so that the version reveals nothing of the
+/// content.
 fn addressed(writer: &dyn Writer, change: Change) -> Change {
     let moved = |section: Section, resource: Arc<Resource>| {
         if !section.seals(&resource) {

@@ -15,7 +15,7 @@ pub(super) struct Pin {
     hold: Option<Hold>,
 }
 
-/// What the fleet is held at.
+/// The pin of a fleet, with its snapshot.
 #[derive(Debug)]
 pub(super) struct Hold {
     number: u64,
@@ -45,7 +45,7 @@ impl Pin {
         self.hold.as_mut()
     }
 
-    /// What a record at `head` says that obeys the order.
+    /// The state of a record at `head` that obeys the order.
     pub(super) fn state(&self, head: Head) -> PinState {
         let pinned = self.hold.as_ref().zip(self.order.as_ref()).and_then(|(hold, order)| {
             let held_at = if hold.lost && head != Head::default() { head } else { hold.at.head };
@@ -62,8 +62,8 @@ impl Pin {
         }
     }
 
-    /// What the store holds at the beginning of a term: a record that was published in obedience to an order holds all that is
-    /// needed to go on obeying it.
+    /// The store's record at the beginning of a term: a record that obeys an order has everything that is needed to go
+    /// on obeying it.
     pub(super) fn begins_at(&mut self, record: &Arc<Record>) {
         self.remembers(record, None);
     }
@@ -107,7 +107,7 @@ impl Pin {
         (self.order, self.hold) = (None, None);
     }
 
-    /// What the store has as the last order. Returns whether there is something to do.
+    /// The last order in the store. Returns whether a step may follow.
     pub(super) fn ordered(&mut self, order: Option<&PinOrder>) -> bool {
         match order {
             Some(order) if order.number > self.number => {

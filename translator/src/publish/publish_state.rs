@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::time::SystemTime;
 
-/// What is wanted of the store, and what it is believed to hold.
+/// The wanted content of the store, and its content as far as the writer knows.
 #[derive(Debug, Default)]
 pub(super) struct PublishState {
     /// The token of whatever elected this writer; later that of the claim.
@@ -53,14 +53,14 @@ pub(super) struct PublishState {
     settled: Vec<FleetName>,
 }
 
-/// What the store answered to a step.
+/// The store's answer to a step.
 #[derive(Debug)]
 pub(super) enum Reply {
     Done,
     Loaded(Loaded),
 }
 
-/// What to do after a step.
+/// The next action after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NextAction {
     GoOn,
@@ -208,8 +208,7 @@ impl PublishState {
         changed
     }
 
-    /// What to ask for, to learn what the store holds. Its answer is compared with the fleets that no one writes
-    /// meanwhile.
+    /// Begins an inspection of the store. Its answer is compared with the fleets that are not written meanwhile.
     pub(super) fn survey(&mut self) -> Survey {
         let quiet = self.fleets.iter().filter(|(_, fleet)| fleet.is_quiet());
         self.quiet = quiet.map(|(name, _)| name.clone()).collect();

@@ -8,7 +8,7 @@ use heliograph_views::{Quarantined, served};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-/// What of a fleet is in quarantine, and what is known of the versions before.
+/// The resources of a fleet that are in quarantine, and the versions before.
 #[derive(Debug, Default)]
 pub(super) struct Quarantine {
     entries: BTreeMap<ResourceId, Quarantined>,
@@ -89,7 +89,7 @@ impl Quarantine {
         self.update_accepted();
     }
 
-    /// What proxies answered. Returns whether something may follow from that.
+    /// Receives the answers of proxies. Returns whether a step may follow.
     pub(super) fn receive(&mut self, feedback: Arc<FleetFeedback>) -> bool {
         self.feedback = feedback;
         self.update_accepted();
@@ -109,7 +109,7 @@ impl Quarantine {
         Arc::new(content.with(content.head, entries))
     }
 
-    /// What was last accepted of a resource, where something else is published.
+    /// The last good version of a resource, if another one is published.
     pub(super) fn last_good(
         &self,
         kind: ResourceType,

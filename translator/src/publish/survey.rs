@@ -7,7 +7,7 @@ pub(super) enum Survey {
     Inspect(Vec<FleetName>),
 }
 
-/// What a survey found wrong.
+/// The problems that a survey found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Found {
     /// Fleets whose head is not the one that was written.

@@ -117,7 +117,7 @@ impl Translator {
         self.inheriting.push(fleet.clone());
     }
 
-    /// What was left out when this was translated is part of it.
+    /// Follows a translation: the parts that are left out are in it now, which the publisher and the metrics learn here.
     pub(super) fn isolated(&mut self, retired: &[FleetName], publisher: &mut Publisher) {
         self.settled += 1;
         self.isolation.retired(retired);

@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 /// How many events are merged into one publish at most, which bounds what a storm takes of memory.
 const MERGED: usize = 20_000;
 
-/// What the provider tells.
+/// The inputs of the provider.
 pub(super) struct Source {
     inputs: mpsc::Receiver<Input>,
     /// Whether it may tell more.

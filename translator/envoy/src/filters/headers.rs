@@ -3,7 +3,7 @@ use heliograph_envoy::envoy::config::core::v3::{self as core, HeaderValueOption}
 use heliograph_envoy::envoy::config::route::v3::{Route, weighted_cluster::ClusterWeight};
 use heliograph_model::{HeaderEdits, HeaderValue};
 
-/// What Envoy lets edit headers.
+/// A message of Envoy that can edit headers.
 pub(super) trait EditsHeaders {
     fn request(&mut self) -> Lists<'_>;
     fn response(&mut self) -> Lists<'_>;

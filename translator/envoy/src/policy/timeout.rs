@@ -6,7 +6,7 @@ use std::time::Duration;
 /// A duration of less than 100,000 hours in milliseconds.
 pub(super) const MOST_BYTES: u64 = 16;
 
-/// What the rule says itself comes first.
+/// The rule's own timeout has precedence.
 pub(super) fn build(rule: &HttpRule, timeout: Option<Duration>, route: &mut Route) {
     let timeout = timeout.filter(|_| rule.timeouts.request.is_none());
     if let (Some(timeout), Some(route::Action::Route(action))) = (timeout, &mut route.action) {

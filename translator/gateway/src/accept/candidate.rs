@@ -21,7 +21,7 @@ pub(super) struct Candidate<'a> {
     pub(super) sets: Vec<AcceptedSet>,
 }
 
-/// Whose proxies serve a Gateway. `None` for one of another controller.
+/// The owner of the fleet that serves a Gateway. `None` for one of another controller.
 pub(super) fn owner(reader: &Reader<'_>, name: &ObjectName) -> Option<FleetOwner> {
     let (_, class) = find(reader, name)?;
     Some(parameters::owner(reader, class, name))

@@ -14,7 +14,7 @@ use rustls::sign::CertifiedKey;
 /// A Secret with a certificate that Envoy will take, or the condition that says why not.
 pub(crate) type Certificate = Result<ObjectName, Condition>;
 
-/// What is said where a reference does not lead to a certificate.
+/// The reasons for a reference that does not lead to a certificate.
 #[derive(Clone, Copy)]
 pub(super) struct CertificateReasons {
     invalid: &'static Reason,

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 /// The one type of addresses that can be asked for.
 pub(super) const IP_ADDRESS: &str = "IPAddress";
 
-/// What is to run for a fleet.
+/// The wanted infrastructure of a fleet.
 pub(crate) fn infra(reader: &Reader<'_>, fleet: &FleetName) -> Option<Infra> {
     let served = reader.fleet(fleet)?;
     let proxies = match FleetOwner::of(fleet) {
@@ -28,7 +28,7 @@ pub(crate) fn service<'a>(reader: &Reader<'a>, owner: &FleetOwner) -> Option<&'a
     annotated_owner(service, owner).is_none_or(|of| of == *owner).then_some(service)
 }
 
-/// Whose the Service of a fleet is, where another one has it: their names come to the same.
+/// The owner of a fleet's Service, if that is another fleet, whose name gives the same identifiers.
 pub(crate) fn conflicting_owner(reader: &Reader<'_>, owner: &FleetOwner) -> Option<FleetOwner> {
     let service = reader.object::<Service>(&names::service(owner)).filter(|it| is_ours(it))?;
     annotated_owner(service, owner).filter(|of| of != owner)

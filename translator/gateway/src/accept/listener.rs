@@ -115,7 +115,7 @@ impl AcceptedListener {
     }
 }
 
-/// What proxies bind for the ports below 1024: see [`InfraPort`](heliograph_model::InfraPort).
+/// The ports that proxies bind for those below 1024: see [`InfraPort`](heliograph_model::InfraPort).
 const FOR_LOW_PORTS: RangeInclusive<u16> = 10_001..=11_023;
 
 pub(super) fn accept(
@@ -215,7 +215,7 @@ fn protocol(name: &str) -> Option<Protocol> {
     }
 }
 
-/// What a protocol is spoken over, understood or not.
+/// The transport of a protocol, supported or not.
 fn transport(name: &str) -> Transport {
     match protocol(name) {
         Some(protocol) => protocol.transport(),

@@ -50,8 +50,8 @@ pub(crate) struct AcceptedGateway {
     pub(crate) config: Option<ProxyConfigSpec>,
 }
 
-/// What routes and fleets see of a Gateway: its listeners without its conditions, so that a changed condition computes no
-/// route again.
+/// The part of a Gateway that routes and fleets read: its listeners without its conditions, so that a changed condition
+/// computes no route again.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct AttachPoints {
     /// Whose proxies serve it.
@@ -128,7 +128,7 @@ pub(crate) fn gateway(reader: &Reader<'_>, name: &ObjectName) -> Option<Accepted
     })
 }
 
-/// What the proxies of a fleet serve, of all its Gateways.
+/// Everything that the proxies of a fleet serve, from all its Gateways.
 pub(crate) fn fleet(reader: &Reader<'_>, name: &FleetName) -> model::Fleet {
     let members: Vec<&AttachPoints> =
         reader.members(name).filter_map(|gateway| reader.attach_points(gateway)).collect();
@@ -145,7 +145,7 @@ pub(crate) fn fleet(reader: &Reader<'_>, name: &FleetName) -> model::Fleet {
     }
 }
 
-/// What the proxies of a fleet bind for a port, if anything.
+/// A port that the proxies of a fleet bind, if they do.
 pub(crate) fn port(reader: &Reader<'_>, fleet: &FleetName, port: TransportPort) -> Option<Port> {
     let ca_bundle = |listener: &model::Listener| {
         let validation = listener.client_validation.as_ref()?;

@@ -17,7 +17,7 @@ pub(crate) fn class_refusal(
     of_class(reader, class).err().map(refused)
 }
 
-/// Whose proxies serve a Gateway of a class of ours.
+/// The owner of the fleet that serves a Gateway of a class of ours.
 pub(super) fn owner(
     reader: &Reader<'_>,
     class: &gateway::GatewayClass,
@@ -35,7 +35,7 @@ pub(super) fn owner(
     shared.filter(is_shared).unwrap_or_else(|| FleetOwner::Gateway(gateway.clone()))
 }
 
-/// What the parameters of a Gateway and of its class say together, or why the Gateway is refused.
+/// The merged parameters of a Gateway and of its class, or why the Gateway is rejected.
 pub(super) fn of_gateway(
     reader: &Reader<'_>,
     class: &gateway::GatewayClass,

@@ -15,7 +15,7 @@ use heliograph_snapshot::FleetName;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// What became of each parentRef that leads to a Gateway of ours.
+/// The result for each parentRef that names a Gateway of ours.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Attachment {
     pub(crate) parents: Vec<Parent>,
@@ -58,7 +58,7 @@ pub(crate) struct Host {
 }
 
 impl Parent {
-    /// What the `parentRef` of a route leads to: a Gateway, or a ListenerSet.
+    /// The object that the `parentRef` of a route names: a Gateway, or a ListenerSet.
     pub(crate) fn owner(&self, route: &RouteId) -> ListenerOwner {
         let is_set = self.reference.kind.as_deref() == Some(Kind::ListenerSet.as_str());
         let kind = match is_set {
@@ -80,7 +80,7 @@ impl Attachment {
         self.parents.iter().flat_map(|parent| &parent.hosts)
     }
 
-    /// What it takes in tables; `None` if it is in none.
+    /// Its size in route tables; `None` if it is in none.
     pub(crate) fn cost(&self) -> Option<Cost> {
         let hosts = self.hosts().map(|host| (host.table.clone(), host.host.clone()));
         let hosts: FrozenSet<_> = hosts.collect();
@@ -109,7 +109,7 @@ impl Attachment {
     }
 }
 
-/// What of a route there is room for.
+/// The part of a route that fits into the budgets.
 pub(crate) fn route(reader: &Reader<'_>, key: &RouteId) -> Option<Arc<Attachment>> {
     let placement = reader.placement(key)?;
     let Some(excess) = reader.excess(key) else { return Some(placement.clone()) };
@@ -220,7 +220,7 @@ pub(crate) fn placement(reader: &Reader<'_>, key: &RouteId) -> Attachment {
     }
 }
 
-/// What a parentRef resolves to: the attach points of a Gateway or a ListenerSet.
+/// The target of a parentRef: the attach points of a Gateway or a ListenerSet.
 struct ParentTarget<'a> {
     /// The Gateway, or a ListenerSet of it.
     owner: ListenerOwner,

@@ -83,7 +83,7 @@ pub(crate) fn port_name<'a>(reader: &Reader<'a>, upstream: &UpstreamId) -> Optio
     }
 }
 
-/// What is missing of an object that upstreams are made from, or of its port with this name.
+/// Names the missing part of an upstream: the object, or its port with this name.
 pub(crate) fn missing(
     reader: &Reader<'_>,
     object: &UpstreamObject,

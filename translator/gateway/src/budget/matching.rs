@@ -53,7 +53,7 @@ fn widest(cost: &Cost) -> Vec<&(TableKey, Hostname)> {
 }
 
 impl Sums<'_> {
-    /// What there is at a hostname, and the most that there is at one that it covers.
+    /// The instructions at a hostname, plus the most at one that it covers.
     fn with(&self, table: &TableKey, host: &Hostname) -> u64 {
         let Some(hosts) = self.0.get(table) else { return 0 };
         let of = |(it, sum): (&Hostname, &Sum)| if it == host { sum.most } else { sum.own };

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use table::Table;
 
-/// What a route would take.
+/// The size that a route would have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Cost {
     /// When the object was made, in seconds.
@@ -37,7 +37,7 @@ pub(crate) enum Excess {
     Tables(BTreeMap<TableKey, Loss>),
 }
 
-/// What is lost of a route in a table whose namespace takes more than its share there.
+/// The part of a route that is left out of a table, because its namespace uses more than its share there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Loss {
     All,
@@ -45,7 +45,7 @@ pub(crate) enum Loss {
     Copies(BTreeSet<Arc<str>>),
 }
 
-/// What may be another than before.
+/// The results that may have changed.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Changed {
     /// The budget that these are beyond.
@@ -87,7 +87,7 @@ pub(crate) struct Budgets {
     unsettled: Unsettled,
 }
 
-/// What has changed since it was last worked out what fits.
+/// The changes since the budgets were last settled.
 #[derive(Debug, Default)]
 struct Unsettled {
     routes: BTreeSet<RouteId>,
@@ -129,8 +129,7 @@ impl NotCopied<'_> {
 }
 
 impl Budgets {
-    /// Takes over what a route would take now; `None` if it is gone. What follows from that is not known before
-    /// [`Budgets::settle`].
+    /// Sets the size that a route would have now; `None` if it is gone. [`Budgets::settle`] computes the consequences.
     pub(crate) fn set(&mut self, limits: &Limits, route: &RouteId, cost: Option<Cost>) {
         if self.costs.get(route) == cost.as_ref() {
             return;
@@ -358,7 +357,7 @@ impl Namespace {
     }
 }
 
-/// Who has to go, so that the others fit.
+/// The youngest routes, which are left out so that the others fit.
 fn youngest(sizes: &BTreeMap<RouteAge, u64>, most: u64) -> BTreeSet<RouteAge> {
     let mut sum = 0_u64;
     let fits = |(_, size): &(&RouteAge, &u64)| {

@@ -27,7 +27,7 @@ struct Hosts<'a> {
     covered: BTreeMap<Hostname, BTreeMap<&'a Arc<str>, u64>>,
 }
 
-/// What a namespace has in the table.
+/// The use of a table by one namespace.
 #[derive(Default)]
 struct Share<'a> {
     /// The oldest first, each with its size at a host.
@@ -151,7 +151,7 @@ impl<'a> Share<'a> {
         copied.fold(self.sizes.total(), u64::saturating_add)
     }
 
-    /// What the copies at the hosts of one owner take.
+    /// The size of the copies at the hosts of one owner.
     fn copied(&self, covered: &BTreeMap<Hostname, u64>) -> u64 {
         let copied = covered.iter().map(|(host, count)| self.sizes.at(host).saturating_mul(*count));
         copied.fold(0, u64::saturating_add)
@@ -177,8 +177,9 @@ impl<'a> Share<'a> {
         (fitting, refused)
     }
 
-    /// What the copies take that fit, and for each owner of hosts that are without some, the first route that has none there.
-    /// All owners get the same share of the copies, so that one with many hosts does not cost a route its copies elsewhere.
+    /// The size of the copies that fit, and for each owner whose hosts lack some, the first route that has none there.
+    /// All owners get the same share of the copies, so that one with many hosts does not cost a route its copies
+    /// elsewhere.
     fn first_not_copied(&self, most: u64) -> (u64, BTreeMap<&'a Arc<str>, &'a RouteAge>) {
         let copies = self.copies.0.iter();
         let asked = copies.map(|(owner, covered)| (self.copied(covered), *owner)).collect();

@@ -33,7 +33,7 @@ struct Host {
     covered: u64,
 }
 
-/// What a virtual host takes beside its routes and, twice, its name.
+/// The size of a virtual host without its routes and, twice, its name.
 const FRAME: u64 = 16;
 
 impl Table {
@@ -91,7 +91,7 @@ impl Sizes {
         self.total
     }
 
-    /// What the routes take that name a host, without copies.
+    /// The size of the routes that name a host, without copies.
     pub(super) fn at(&self, host: &Hostname) -> u64 {
         self.hosts.get(host).map_or(0, |at| at.size)
     }

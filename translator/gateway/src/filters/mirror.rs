@@ -5,7 +5,7 @@ use crate::objects::gateway::{HttpFilter, RequestMirror};
 use crate::routes::RouteScope;
 use heliograph_model::{Filter, Mirror};
 
-/// What shares of requests are counted in.
+/// The denominator of shares of requests.
 const MILLION: u64 = 1_000_000;
 
 pub(super) fn accept(scope: &mut RouteScope<'_>, filter: &HttpFilter) -> Result<Filter, Refusal> {

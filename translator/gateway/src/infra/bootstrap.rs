@@ -213,8 +213,8 @@ impl Bootstrap<'_> {
         cluster
     }
 
-    /// Shows the token with every call. What Envoy sends with the first message of a call can read no file; this can,
-    /// and reads it again when it is swapped.
+    /// Sends the token with every call. `initial_metadata` of a call cannot come from a file; this can, and is read
+    /// again when the file is replaced.
     fn bearer(&self) -> Value {
         json!({
             "name": "token",
@@ -242,7 +242,7 @@ impl Bootstrap<'_> {
         })
     }
 
-    /// What the certificate of a distributor must be for.
+    /// The name that the certificate of a distributor must have.
     fn subject(&self) -> Value {
         let host = self.distributors.host;
         let kind = if host.parse::<IpAddr>().is_ok() { "IP_ADDRESS" } else { "DNS" };

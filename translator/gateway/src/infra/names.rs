@@ -120,7 +120,7 @@ fn owner_label(owner: &FleetOwner) -> &'static str {
     }
 }
 
-/// What is made for a class has another beginning than what is made for a Gateway, whatever their names.
+/// The prefix of names. Objects of a class have another prefix than those of a Gateway, so their names never collide.
 fn prefix(owner: &FleetOwner) -> &'static str {
     match owner {
         FleetOwner::Gateway(_) => "heliograph-",

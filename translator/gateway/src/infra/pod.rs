@@ -35,7 +35,7 @@ const END_SECONDS: i64 = 15;
 /// Changes with the bootstrap, which Envoy reads once: a new one is for new pods.
 const BOOTSTRAP_HASH: &str = "heliograph.dev/bootstrap";
 
-/// What Envoys start with, by file.
+/// The files that Envoys start with.
 pub(super) fn files(renderer: &Renderer<'_>) -> BTreeMap<&'static str, Value> {
     let settings = renderer.settings;
     let (certificate, key) = (format!("{CERTIFICATE}/tls.crt"), format!("{CERTIFICATE}/tls.key"));

@@ -34,7 +34,8 @@ pub(crate) fn forwarding(reader: &Reader<'_>, listener: &InFleet<ListenerId>) ->
     Forwarding { route: Some((age.of().clone(), route)), upstreams }
 }
 
-/// What is said of a route where an older one has the connections. Nothing is said of whose that is: its author need not be known.
+/// The condition of a route where an older one has the connections. It does not name the older route, which may be in
+/// another namespace.
 pub(crate) fn older_route(reader: &Reader<'_>, id: &RouteId, parent: &Parent) -> Option<Condition> {
     const NAMED: usize = 5;
     let is_others = |listener: &&ListenerId| {

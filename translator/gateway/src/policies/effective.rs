@@ -38,7 +38,7 @@ impl<'a> Levels<'a> {
         Self(scopes.iter().map(|scope| attached(reader, scope)).collect())
     }
 
-    /// What is asked of the requests of a rule, by its name; or the policy that closes it.
+    /// The policies in force for the requests of a rule, by its name; or the policy that closes it.
     pub(crate) fn http(&self, rule: Option<&str>) -> Result<HttpPolicy, PolicyId> {
         // Everything by name: a kind that is forgotten here is not in force anywhere.
         Ok(HttpPolicy {
@@ -94,7 +94,7 @@ fn attached<'a>(reader: &Reader<'a>, scope: &PolicyScope) -> Vec<Attached<'a>> {
     found.map(|(section, policy)| Attached { section, policy }).collect()
 }
 
-/// What the policies of a kind come to at one level. `None`: they leave it to the next one.
+/// The result of the policies of a kind at one level. `None`: the next level decides.
 fn in_force<'a, T: OfPolicyKind>(
     level: &[Attached<'a>],
     section: Option<&str>,

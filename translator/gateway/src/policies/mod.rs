@@ -34,7 +34,7 @@ pub(crate) struct AcceptedPolicy {
     pub(crate) resolved: Option<Condition>,
 }
 
-/// What a spec comes to.
+/// The result of accepting a spec.
 struct Accepted {
     sections: Result<PolicySections, Rejection>,
     resolved: Option<Condition>,
@@ -42,13 +42,13 @@ struct Accepted {
 
 /// The spec of a kind of policies.
 trait Policy: PolicySpec {
-    /// What policies of the kind can target.
+    /// The kinds that policies of this kind can target.
     const TARGET_KINDS: &'static [Kind];
 
     /// Whether a target of another kind is left to other controllers. Otherwise the policy is rejected.
     const IGNORES_OTHER_TARGETS: bool = false;
 
-    /// What it asks for. It destructures all of the spec, so that a new field cannot be forgotten here.
+    /// Validates the spec. It destructures all of the spec, so that a new field cannot be forgotten here.
     fn accept(&self, reader: &Reader<'_>, id: &PolicyId) -> Accepted;
 }
 
@@ -95,7 +95,7 @@ impl AcceptedPolicy {
         self.sections.is_ok() || self.id().kind.is_protecting()
     }
 
-    /// What is in force differs.
+    /// Whether the policy in force differs.
     pub(crate) fn differs_in_force(&self, other: &Self) -> bool {
         self.age != other.age || self.sections.as_ref().ok() != other.sections.as_ref().ok()
     }

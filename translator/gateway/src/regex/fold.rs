@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 /// script are a hundred or so.
 const MOST: usize = 256;
 
-/// What has been folded of one pattern.
+/// The budget of folding for one pattern.
 #[derive(Debug, Default)]
 pub(super) struct Folding {
     characters: usize,

@@ -19,7 +19,7 @@ pub(super) const CATEGORIES: [&str; 36] = [
     "Z", "Zl", "Zp", "Zs",
 ];
 
-/// What every program has: where it fails, where it has found something, and what looks for the beginning.
+/// The instructions of every program: fail, match, and the search for the beginning.
 const FRAME: u64 = 6;
 
 /// All characters beyond ASCII, which RE2 writes in a short form.

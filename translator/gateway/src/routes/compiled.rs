@@ -18,7 +18,7 @@ pub(crate) struct CompiledRoute {
     pub(crate) is_dropped: bool,
 }
 
-/// What an instruction of a regular expression takes in Envoy.
+/// The bytes that an instruction of a regular expression uses in Envoy.
 const INSTRUCTION: u64 = 16;
 
 pub(crate) fn compiled(reader: &Reader<'_>, key: &CompiledRouteKey) -> CompiledRoute {

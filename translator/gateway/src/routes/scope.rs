@@ -5,7 +5,7 @@ use crate::world::Reader;
 use heliograph_model::{Target, UpstreamProtocol};
 use std::collections::BTreeSet;
 
-/// What the rules and filters of a route may look at, and where they say which references lead nowhere.
+/// Gives the rules and filters of a route access to objects, and records the references that cannot be resolved.
 pub(crate) struct RouteScope<'a> {
     pub(super) reader: &'a Reader<'a>,
     pub(super) route: &'a ObjectKey,

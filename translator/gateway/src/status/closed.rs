@@ -7,7 +7,7 @@ use crate::world::Reader;
 use heliograph_model::{PolicyId, Route, RouteId};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a policy closes of a route at one of its parents.
+/// The rules, and the listeners, for which a policy closes a route at one of its parents.
 #[derive(Default)]
 struct Closed<'a> {
     rules: BTreeSet<usize>,

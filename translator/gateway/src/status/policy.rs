@@ -142,7 +142,7 @@ fn failure(
     missing(reader, target).map(AttachFailure::NotFound)
 }
 
-/// What is missing of a target.
+/// Names the missing part of a target.
 fn missing(reader: &Reader<'_>, target: &PolicyTarget) -> Option<String> {
     let section = target.section.as_deref();
     match &target.scope {

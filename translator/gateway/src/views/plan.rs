@@ -9,7 +9,7 @@ use heliograph_views::{Admission, Audience, Preference};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// What the policies of a fleet come to.
+/// The combined rules of a fleet's policies.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Plan {
     pub(crate) audiences: BTreeMap<Arc<str>, Audience>,
@@ -18,7 +18,7 @@ pub(crate) struct Plan {
     pub(crate) resources: BTreeMap<ResourceOf, Planned>,
 }
 
-/// What is done to one resource.
+/// The rules for one resource.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Planned {
     pub(crate) admissions: Vec<Admission>,

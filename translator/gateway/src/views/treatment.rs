@@ -7,7 +7,7 @@ use heliograph_snapshot::{FleetName, Resource, ResourceType};
 use heliograph_views::{Preference, Treatment, Variant, ZONE};
 use std::sync::Arc;
 
-/// What is done to a resource, rendered.
+/// The rendered rules for a resource.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct TreatmentResult {
     /// `None`: nothing.
@@ -52,7 +52,7 @@ pub(crate) fn treatment(
     TreatmentResult { rule, problems }
 }
 
-/// What the Service itself asks for, after what policies say.
+/// The preference of the Service itself, which comes after those of policies.
 fn wish_of_service(reader: &Reader<'_>, cluster: &str) -> Option<Preference> {
     let service = reader.object::<Service>(&names::service_of(cluster)?)?;
     let wish = service.spec.as_ref()?.traffic_distribution.as_deref()?;

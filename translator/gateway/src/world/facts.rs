@@ -51,7 +51,7 @@ impl Facts {
         changed
     }
 
-    /// What is left out of what is published for a fleet. There are few of them: objects that proxies reject although the
+    /// The parts of objects that are left out of a fleet. They are few: objects that proxies reject although the
     /// translator accepted them.
     pub(super) fn all_left_out(
         &self,
@@ -88,7 +88,7 @@ impl Facts {
         outdated.map(|(fleet, _)| fleet.clone()).collect()
     }
 
-    /// What changed since the last call.
+    /// The changes since the last call.
     pub(super) fn take_outcome(&mut self, work: Work) -> Outcome {
         let mut outcome = std::mem::take(&mut self.indexes.outcome);
         // Of a fleet that is gone, the last resources are not removed one by one.

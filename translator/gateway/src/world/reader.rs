@@ -82,8 +82,8 @@ impl<'a> Reader<'a> {
         self.child_objects(T::KIND, at).filter_map(T::of)
     }
 
-    /// What of an object is left out of what is published for a fleet. The unit that asks has read what the object says,
-    /// and is computed again with it.
+    /// The part of an object that is left out of a fleet. The unit that asks has read the object, and is computed again
+    /// when it changes.
     pub(crate) fn left_out_of(&self, fleet: &FleetName, object: &ObjectKey) -> Option<&'a LeftOut> {
         self.reads.record(Fact::content_of(object));
         self.facts.left_out.get(object)?.get(fleet)
@@ -110,13 +110,13 @@ impl<'a> Reader<'a> {
         self.facts.products.arbitration.get(fleet)?.of(gateway)
     }
 
-    /// What fleets see of a Gateway that is ours.
+    /// The attach points of a Gateway of ours, for fleets.
     pub(crate) fn attach_points(&self, name: &ObjectName) -> Option<&'a AttachPoints> {
         self.reads.record(Fact::AttachPoints(name.clone()));
         self.facts.products.gateway.get(name).map(|gateway| &gateway.attach_points)
     }
 
-    /// What routes see of a Gateway that is ours: its own listeners, or those that a ListenerSet adds to it.
+    /// The attach points of a Gateway of ours, for routes: its own listeners, or those of a ListenerSet.
     pub(crate) fn attach_points_of(
         &self,
         gateway: &ObjectName,

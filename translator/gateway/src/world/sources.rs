@@ -172,7 +172,8 @@ impl World {
         forwarding.route.as_ref()
     }
 
-    /// What shows the certificate of a Secret: listeners to their clients, or a Gateway to its backends.
+    /// The objects whose proxies send the certificate of a Secret: listeners to their clients, or a Gateway to its
+    /// backends.
     fn listeners_with(&self, fleet: &FleetName, secret: &str) -> BTreeSet<Source> {
         let Some(of_fleet) = self.reader().fleet(fleet) else { return BTreeSet::new() };
         let is_it = |certificate: &SecretId| names::secret(certificate) == secret;
@@ -191,7 +192,7 @@ impl World {
         tables.find(|table| names::table(table) == name)
     }
 
-    /// What a table has of a route. If several listeners of the table have the route, each may have it otherwise.
+    /// The compiled routes of a route in a table. If several listeners of the table have the route, these may differ.
     pub(super) fn compiled(
         &self,
         route: &RouteId,

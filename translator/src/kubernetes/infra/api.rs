@@ -10,7 +10,7 @@ use kube::{Api, Client};
 use serde_json::json;
 use tokio::time::timeout;
 
-/// Who we are among those who write to objects.
+/// The field manager of what we apply.
 const FIELD_MANAGER: &str = "heliograph-infra";
 
 const PAGE: u32 = 500;

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What is wanted for each fleet, what there is, and which fleet is next.
+/// The wanted and the existing objects of each fleet, and the fleet that is next.
 pub(super) struct ReconcileState {
     settings: ProxySettings,
     wanted: BTreeMap<FleetName, Arc<Infra>>,
@@ -384,7 +384,7 @@ impl ReconcileState {
     }
 }
 
-/// What a fleet must have alone, with its namespace.
+/// The identifiers that no other fleet may have, with its namespace.
 fn identifiers(fleet: &FleetName) -> [(Arc<str>, String); 3] {
     let owner = FleetOwner::of(fleet);
     names::identifiers(&owner).map(|id| (owner.name().namespace.clone(), id))

@@ -157,7 +157,7 @@ fn unreadable(kind: Kind) -> Option<&'static Reason> {
     }
 }
 
-/// What a list of a status has of ours.
+/// Our entries in a list of a status.
 fn entries_of_ours(list: &str, written: &Value) -> Value {
     let entries = written[list].as_array().into_iter().flatten();
     let ours = entries.filter(|entry| entry["controllerName"] == CONTROLLER_NAME);
@@ -174,7 +174,7 @@ fn of_route(mut status: RouteStatus, blame: &[&Blame], report: &Report) -> Route
     status
 }
 
-/// What proxies answered to a Gateway or a ListenerSet.
+/// The answers of proxies about a Gateway or a ListenerSet.
 struct FeedbackState<'a> {
     published: Option<&'a Published>,
     /// An operator holds the fleet.

@@ -6,7 +6,7 @@ use prometheus::{IntCounterVec, IntGauge, Opts, Registry};
 /// How a write ends, as a label.
 const WRITE_OUTCOMES: [&str; 4] = ["written", "conflict", "gone", "failed"];
 
-/// What becomes of a Kubernetes event, as a label.
+/// The outcome of a Kubernetes event, as a label.
 const EVENT_OUTCOMES: [&str; 3] = ["sent", "failed", "dropped"];
 
 /// Metrics of the writer of statuses.

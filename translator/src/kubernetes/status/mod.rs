@@ -189,7 +189,7 @@ impl StatusWriter {
         }
     }
 
-    /// What is to be written to an object, and which object that is.
+    /// Plans the write to an object, with the version that it is for.
     fn plan(&mut self, key: &ObjectKey) -> Option<(Write, String)> {
         let Some(seen) = self.observed.get(key) else {
             self.known.remove(key);

@@ -47,11 +47,11 @@ pub(super) struct List {
     most: usize,
 }
 
-/// What the API allows for a message, in bytes to be safe.
+/// The API's limit for a message, in bytes to be safe.
 const MESSAGE: usize = 32_768;
 
-/// What to write so that the object has `desired`; `None` where that is nothing of ours. `is_known` says whether it is known
-/// to have had something of ours before: what was applied does not tell who did.
+/// The write after which the object has `desired`; `None` if that is nothing of ours. `is_known`: the object is known to
+/// have had an entry of ours, since an applied condition does not show who applied it.
 pub(super) fn plan(
     key: &ObjectKey,
     desired: Option<Value>,

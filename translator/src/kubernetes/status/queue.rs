@@ -43,7 +43,7 @@ pub(super) fn write_rate_limit(now: Instant) -> TokenBucket<Instant> {
 }
 
 impl StatusQueue {
-    /// There may be something to write. One that has failed keeps its pause. What is urgent goes before what is not.
+    /// Queues an object that may need a write. After a failure it keeps its pause. Urgent objects come first.
     pub(super) fn mark(&mut self, key: ObjectKey, is_urgent: bool, now: Instant) {
         let rank = if is_urgent { 0 } else { rank(&key) };
         match self.entries.get_mut(&key) {
@@ -58,7 +58,7 @@ impl StatusQueue {
         }
     }
 
-    /// Who has its turn now. It is worked on until [`StatusQueue::done`] or [`StatusQueue::retry_at`] is called with it.
+    /// The next object. It is being written until [`StatusQueue::done`] or [`StatusQueue::retry_at`] is called with it.
     pub(super) fn next(&mut self, now: Instant) -> Option<ObjectKey> {
         let mut ranks = self.waiting.iter_mut().filter_map(BTreeMap::first_entry);
         let key = ranks.find(|first| first.key().0 <= now)?.remove();

@@ -30,7 +30,7 @@ pub(super) struct FileDebounce {
     waiting: BTreeMap<Arc<Path>, Waiting>,
 }
 
-/// What the system reported of the writer of a file.
+/// The state of a file's writer, as the system reported it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WriterState {
     /// It has written, and has the file open.
@@ -39,7 +39,7 @@ pub(super) enum WriterState {
     Closed,
 }
 
-/// What to do now.
+/// The files to read now, and those that are gone.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct DebounceDecision {
     pub(super) read: Vec<(Arc<Path>, Fingerprint)>,

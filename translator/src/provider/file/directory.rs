@@ -34,7 +34,7 @@ pub(super) struct Directory {
     scan_wanted: Option<Instant>,
 }
 
-/// What an update of the directory came to.
+/// The result of an update of the directory.
 #[derive(Debug, Default)]
 pub(super) struct DirectoryStep {
     pub(super) difference: Difference,

@@ -20,7 +20,7 @@ pub(super) struct DirectoryWatcher {
     is_distrusted: bool,
 }
 
-/// What the system reports. A lost notification delays a change and never hides it: a scan finds it.
+/// Notifications of the system. A lost notification delays a change and never hides it: a scan finds it.
 pub(super) struct Notifications {
     receiver: mpsc::Receiver<Notification>,
     /// Set when a notification was lost.
@@ -30,7 +30,7 @@ pub(super) struct Notifications {
     absolute_root: PathBuf,
 }
 
-/// What the system reported since the last time.
+/// The notifications since the last call.
 #[derive(Debug, Default)]
 pub(super) struct Notified {
     /// The paths at which something changed, with the last that is known of the writer of each.
@@ -157,8 +157,8 @@ impl Notified {
         self.paths.contains_key(path)
     }
 
-    /// What is known of the writer of a file. Where notifications were lost, one that it closed the file may be among
-    /// them.
+    /// The state of a file's writer. `None` also for a writer at work if notifications were lost: one that it closed the
+    /// file may be among them.
     pub(super) fn writer(&self, path: &Path) -> Option<WriterState> {
         let writer = self.paths.get(path).copied().flatten();
         writer.filter(|writer| *writer == WriterState::Closed || !self.lost)

@@ -8,8 +8,8 @@ use std::path::Path;
 /// Far more than a person writes, and little enough to be held in memory.
 const LARGEST_MIB: u64 = 4;
 
-/// What is in a file, and the state of the file in which that was so. None if it changed meanwhile, so that what
-/// was read may be half of one version and half of another.
+/// The content of a file, and the fingerprint of the file with this content. None if it changed meanwhile, so that the
+/// content may be half of one version and half of another.
 pub(super) fn read(path: &Path) -> Option<(FoundFile, Fingerprint)> {
     match read_steady(path) {
         Ok(reading) => reading,

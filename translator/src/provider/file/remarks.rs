@@ -34,7 +34,7 @@ pub struct RemarkList {
     duplicates: usize,
 }
 
-/// What a remark is about.
+/// The subject of a remark.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum RemarkSubject {
     File(Arc<Path>),

@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// What a walk through a directory tree found.
+/// The result of a walk through a directory tree.
 #[derive(Debug, Default)]
 pub(super) struct Scan {
     pub(super) files: BTreeMap<Arc<Path>, ScannedFile>,
@@ -29,7 +29,7 @@ pub(super) enum ScannedFile {
     Unreadable(String),
 }
 
-/// What is at one path.
+/// The entry at one path.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Entry {
     File(Fingerprint),
@@ -54,7 +54,7 @@ pub(super) struct Fingerprint {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Identity(u64, u64);
 
-/// What a directory contains.
+/// The entries of a directory.
 #[derive(Default)]
 struct Listed {
     files: Vec<(Arc<Path>, ScannedFile)>,
@@ -154,7 +154,7 @@ impl Listed {
 }
 
 impl Entry {
-    /// What is at `path`, and whether that is a symlink.
+    /// The entry at `path`, and whether it is a symlink.
     pub(super) fn at(path: &Path) -> (Self, bool) {
         match fs::symlink_metadata(path) {
             Ok(metadata) if metadata.is_symlink() => (Self::of(fs::metadata(path)), true),

@@ -20,10 +20,10 @@ use tokio::time::Instant;
 
 /// Stands between the watches and the translator.
 ///
-/// Of Secrets and ConfigMaps the watches send that they exist, and in which version. What an object names is fetched. A
-/// changed object that names something for the first time is held back, alone, until that is fetched, so that the translator
-/// never sees the object without it. Whether something exists is for the watches to say, and not for a fetch. What does not
-/// fit into the budget of its namespace is withheld: the translator sees that it exists, and no content.
+/// The watches send names and versions of Secrets and ConfigMaps. Contents that an object names are fetched. A changed
+/// object that names one for the first time waits, alone, until that is fetched, so that the translator never sees the
+/// object without it. Only the watches decide whether a content exists, and not a fetch. Contents that do not fit into
+/// the budget of their namespace are withheld: the translator sees that they exist, without content.
 #[derive(Debug, Default)]
 pub(super) struct Contents {
     /// What exists, of the kinds that are read by reference.
@@ -60,7 +60,7 @@ pub(super) struct Count {
     pub(super) withheld: usize,
 }
 
-/// What follows from a step.
+/// The outputs of a step.
 #[derive(Debug, Default)]
 pub(super) struct Output {
     /// For the translator, in order.
@@ -75,7 +75,7 @@ impl Output {
     }
 }
 
-/// What an operator should know of an object that is fetched.
+/// A report for the operator about a content that is fetched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum FetchReport {
     Unreadable(ReadFailure),
@@ -84,7 +84,7 @@ pub(super) enum FetchReport {
     NotFailing,
 }
 
-/// What is to be fetched. The answer comes with it.
+/// A content to fetch. The answer contains it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Fetch {
     pub(super) key: ObjectKey,

@@ -99,7 +99,7 @@ impl Fetcher {
         }
     }
 
-    /// What need not wait for what protects it goes on to wait for what it names.
+    /// Passes objects that need not wait for policies on to `Contents`, where they wait for the contents that they name.
     fn pass(&mut self, Passed { inputs, waits }: Passed) -> Output {
         for (key, waits) in waits {
             self.health.record_waiting(key, waits);

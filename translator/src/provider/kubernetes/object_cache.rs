@@ -15,7 +15,7 @@ pub(super) struct ObjectCache {
     listing: Option<Listing>,
 }
 
-/// What follows from one object that the API sent.
+/// The change that one object of the API causes.
 #[derive(Debug, Default)]
 pub(super) struct ObjectChange {
     pub(super) event: Option<Event>,

@@ -15,9 +15,10 @@ const LONG: Duration = Duration::from_secs(10);
 
 /// Stands between the watches and [`Contents`](super::contents::Contents).
 ///
-/// While all of each protecting kind is known, everything passes. While not all is, new and changed objects of kinds that may
-/// open something wait, each in its newest version; all others pass, and so do deletions, but for those of protecting objects,
-/// which would open something. What waited is passed on in one batch, behind the protecting objects that had been missed.
+/// While all objects of each protecting kind are known, everything passes. Otherwise new and changed objects of kinds
+/// that may open something wait, each in its newest version; all others pass, and so do deletions, except those of
+/// protecting objects, which would open something. The waiting objects are passed on in one batch, after the protecting
+/// objects that had been missed.
 ///
 /// Before the translator has everything for the first time nothing is published, so nothing has to wait but `Synced`.
 #[derive(Debug)]
@@ -34,7 +35,7 @@ pub(super) struct Protection {
     is_logged: bool,
 }
 
-/// What a watch sends.
+/// A message of a watch.
 #[derive(Debug)]
 pub(super) enum Message {
     Input(Input),
@@ -47,7 +48,7 @@ pub(super) enum Message {
     Chosen(u64),
 }
 
-/// What follows from a step.
+/// The outputs of a step.
 #[derive(Debug, Default)]
 pub(super) struct Passed {
     pub(super) inputs: Vec<Input>,
@@ -55,7 +56,7 @@ pub(super) struct Passed {
     pub(super) waits: Vec<(ObjectKey, bool)>,
 }
 
-/// What is known of a protecting kind.
+/// How much of a protecting kind is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Known {
     /// Everything, as of [`Message::Current`].

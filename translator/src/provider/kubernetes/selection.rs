@@ -5,9 +5,9 @@ use std::future::pending;
 use std::sync::Arc;
 use tokio::sync::watch;
 
-/// Whose objects count: those of all namespaces, or of those whose labels a selector chooses. The API chooses, so what
-/// the watch of namespaces holds is the choice. When it changes, every other kind is listed again: that is rare, and what
-/// was passed over is not kept.
+/// The namespaces whose objects are read: all, or those that a label selector chooses. The API evaluates the selector,
+/// so the watch of namespaces has the selection. When it changes, every other kind is listed again: that is rare, and
+/// objects of other namespaces are not kept.
 #[derive(Clone, Debug)]
 pub(super) struct Selection {
     selector: Option<Arc<str>>,
@@ -30,7 +30,7 @@ impl Selection {
         Self { selector: selector.map(Arc::from), chosen, seen }
     }
 
-    /// What the API is to choose by.
+    /// The label selector for the API.
     pub(super) fn labels_of(&self, kind: Kind) -> Option<String> {
         self.selector.as_deref().filter(|_| kind == Kind::Namespace).map(str::to_owned)
     }

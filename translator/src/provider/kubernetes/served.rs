@@ -32,7 +32,7 @@ impl Served {
     }
 }
 
-/// What the API serves of an object to those who ask for its metadata alone.
+/// An object as the API serves it in a metadata request.
 #[derive(Clone, Debug)]
 pub(super) struct ServedMetadata(ObjectMeta);
 
@@ -76,7 +76,7 @@ impl<'de> Deserialize<'de> for ServedMetadata {
     }
 }
 
-/// What `kubectl apply` keeps for itself: the whole object again.
+/// The annotation of `kubectl apply`, which contains the whole object again.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 impl<'de> Deserialize<'de> for Served {

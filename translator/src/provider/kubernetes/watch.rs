@@ -100,7 +100,7 @@ impl WatchOutputs {
     }
 }
 
-/// What to do with a stream of events.
+/// The next step of a watch.
 #[derive(PartialEq, Eq)]
 enum Next {
     GoOn,

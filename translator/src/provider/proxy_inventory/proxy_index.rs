@@ -24,7 +24,7 @@ pub(super) struct ProxyIndex {
 
 type Labels = BTreeMap<String, String>;
 
-/// What is known of a pod.
+/// The known fields of a pod.
 #[derive(Clone, PartialEq)]
 struct PodEntry {
     owner: FleetOwner,

@@ -38,8 +38,8 @@ impl Retention {
 }
 
 impl PublishState {
-    /// What is kept of a fleet may be more or less than before. While all of it is too much, the fleet with the most forgets its
-    /// oldest version: the others keep what they need to go back.
+    /// The retained versions of a fleet have changed in size. While all are over the budget, the fleet with the most
+    /// drops its oldest version: the others keep the versions that they need.
     pub(super) fn bound_versions(&mut self, name: &FleetName) {
         let retained = self.fleets.get(name).map_or(0, Fleet::retained);
         self.retention.set(name, retained);

@@ -2,8 +2,8 @@ use crate::provider::Input;
 use heliograph_gateway::objects::ObjectKey;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// What says that everything is known, in order. Each is passed on when the fetches have been answered that were open or were
-/// to begin when it came, and the objects have been passed on that were held back then.
+/// The messages that everything is known, in order. Each is passed on once the fetches that were open or due when it
+/// came have been answered, and the objects that waited then have been passed on.
 #[derive(Debug, Default)]
 pub(super) struct Barriers(VecDeque<Waiting>);
 
@@ -41,8 +41,8 @@ impl Barriers {
         }
     }
 
-    /// The next that is to be passed on. Who has known everything once does not wait for what it may not read: that can take
-    /// for ever, and what is known is all that can be.
+    /// The next message to pass on. After the first one, it does not wait for contents without permission: that can take
+    /// for ever, and more cannot be known.
     pub(super) fn pop(&mut self, is_forbidden: impl Fn(&ObjectKey) -> bool) -> Option<Input> {
         let Waiting { input, fetches, blocked } = self.0.front()?;
         let is_first = matches!(input, Input::Synced);
@@ -51,7 +51,7 @@ impl Barriers {
         passes.then(|| self.0.pop_front()).flatten().map(|waiting| waiting.input)
     }
 
-    /// What is waited for.
+    /// The contents that messages wait for.
     pub(super) fn awaited(&self) -> impl Iterator<Item = &ObjectKey> {
         self.0.iter().flat_map(|waiting| waiting.fetches.keys().chain(&waiting.blocked))
     }

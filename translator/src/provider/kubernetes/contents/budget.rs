@@ -18,7 +18,7 @@ pub(super) struct Rank {
     seniority: Seniority<ObjectKey>,
 }
 
-/// What is named and exists, by namespace.
+/// The contents that are named and exist, by namespace.
 #[derive(Debug, Default)]
 pub(super) struct Budget {
     /// The most bytes of a namespace.

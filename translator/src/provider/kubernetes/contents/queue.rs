@@ -5,9 +5,9 @@ use std::ops::Bound;
 use std::sync::Arc;
 use tokio::time::Instant;
 
-/// What is to be fetched, each object once. Namespaces take turns: one that names thousands of Secrets does not hold up the
-/// one Secret of another. Within a namespace the order is that in which contents have room, so that little is fetched for
-/// which there turns out to be none.
+/// The contents to fetch, each once. Namespaces take turns: one that names thousands of Secrets does not delay the one
+/// Secret of another. Within a namespace the order is that of the budget, so that few contents are fetched that turn out
+/// not to fit.
 #[derive(Debug, Default)]
 pub(super) struct FetchQueue {
     waiting: BTreeMap<Arc<str>, BTreeSet<Rank>>,
@@ -71,7 +71,7 @@ impl FetchQueue {
         self.by_time.first().map(|(at, _)| *at)
     }
 
-    /// What failed is due.
+    /// Makes failed fetches due.
     pub(super) fn expedite(&mut self) {
         self.later.clear();
         for (_, rank) in std::mem::take(&mut self.by_time) {

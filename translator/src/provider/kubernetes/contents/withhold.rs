@@ -26,7 +26,7 @@ impl Contents {
         self.arrived.insert(key.clone(), object);
     }
 
-    /// What was read of it before counts, if there was something.
+    /// An object cannot be decoded. Its previous version stays in force, if there was one.
     pub(super) fn cannot_read(
         &mut self,
         key: &ObjectKey,
@@ -49,8 +49,8 @@ impl Contents {
         }
     }
 
-    /// Passes on what was fetched and fits, and withholds what does not fit. What fits again is fetched again; until then it
-    /// is withheld.
+    /// Passes on fetched contents that fit, and withholds those that do not. One that fits again is fetched again; until
+    /// then it is withheld.
     pub(super) fn settle(&mut self, passed: &mut Vec<Event>) {
         for key in self.budget.settle() {
             let is_over = self.budget.is_over(&key);

@@ -19,8 +19,8 @@ impl KindWatch {
         }
     }
 
-    /// The kind can be watched again, from where it was watched last. What was missed, if anything, comes with
-    /// the next event, which may be far away: instead what is known is compared with a list.
+    /// The kind can be watched again, from where it was watched last. Missed changes come with the next event, which may
+    /// be far away: so the known objects are compared with a list instead.
     pub(super) async fn catch_up(&mut self) -> Next {
         while self.kind.is_protecting() && !self.is_current && !self.cache.is_listing() {
             match self.is_as_listed().await {

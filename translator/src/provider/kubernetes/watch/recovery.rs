@@ -16,11 +16,11 @@ const FAILURE_MEMORY: Duration = Duration::from_secs(60);
 
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(10));
 
-/// How often in a row a kind that had objects must be found not to be served before they are gone. Who deletes a CRD
-/// deletes its objects first, and the watch tells of it.
+/// How often in a row a kind that had objects must be found not to be served before they are gone. When a CRD is
+/// deleted, its objects are deleted first, which the watch reports.
 const ABSENT: u32 = 3;
 
-/// What discovery reports of a kind.
+/// The result of discovery for a kind.
 enum Serving {
     /// In the version that is read here.
     AsRead,
@@ -103,8 +103,8 @@ impl KindWatch {
         answer(self.api.watch_metadata(&WatchParams::default(), &version)).await.map(drop)
     }
 
-    /// What is known is all there is to be known, for as long as the kind may not be read: who has just been elected is not to
-    /// wait for it, but to lead with what it has. Of a protecting kind, the one who led before may know of more.
+    /// No more can be known while the kind may not be read: a new leader must not wait for it, but lead with the objects
+    /// that it has. Of a protecting kind, the previous leader may have known more.
     async fn report_known(&mut self) {
         let asked = *self.asked.borrow_and_update();
         if !self.kind.is_protecting() && self.fresh_for.is_some_and(|fresh| fresh < asked) {
