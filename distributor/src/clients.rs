@@ -40,7 +40,7 @@ pub(crate) struct Client {
     status: Mutex<StreamStatus>,
 }
 
-/// What changes while the stream lives. Only the stream itself and a page use its lock.
+/// The fields that change while the stream is open. Only the stream itself and a page lock them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StreamStatus {
     /// `None` while the client waits for its fleet.

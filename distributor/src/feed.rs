@@ -41,7 +41,7 @@ pub(crate) struct Feed {
     class_limit_exceeded: IntCounter,
 }
 
-/// What the streams of one fleet share while it is in memory.
+/// The state that the streams of one fleet share while it is in memory.
 #[derive(Debug)]
 pub(crate) struct Fleet {
     pub(crate) name: FleetName,
@@ -269,7 +269,7 @@ impl Feed {
         });
     }
 
-    /// What the store has lost or damaged is reported, because the translator can repair it.
+    /// Reports what the store has lost or damaged, because the translator can repair it.
     fn report_if_changed<T: PartialEq>(&self, known: &watch::Sender<T>, now: T) {
         if *known.borrow() != now {
             known.send_replace(now);
@@ -313,7 +313,7 @@ impl Fleet {
         self.waves[number % WAVES].subscribe()
     }
 
-    /// What there is now.
+    /// The current views.
     pub(crate) fn current(&self) -> Option<Arc<Views>> {
         self.waves[0].borrow().clone()
     }

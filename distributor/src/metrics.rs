@@ -6,7 +6,7 @@ use prometheus::{
 };
 use std::time::SystemTime;
 
-/// What the distributor counts.
+/// Metrics of the distributor.
 #[derive(Clone, Debug)]
 pub(crate) struct Metrics {
     fleets: IntGaugeVec,

@@ -105,7 +105,7 @@ impl<T> WatchedFiles<T> {
         }
     }
 
-    /// What the files hold, if it is not what is current.
+    /// The content of the files, if it differs from the current one.
     fn read_again(&self, good: blake3::Hash) -> Result<Option<(blake3::Hash, T)>, FileError> {
         let contents = read(&self.paths)?;
         let digest = digest(&contents);

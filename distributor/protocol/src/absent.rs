@@ -19,9 +19,9 @@ pub(crate) struct Absent {
     bytes: usize,
 }
 
-/// What a name takes beside its text: the pointers to it, its counters, and what the allocator adds.
+/// The size of a name without its text: the pointers to it, its counters, and what the allocator adds.
 const NAME: usize = 48;
-/// What an exception takes, with its part of the map's nodes, and its name once more in a reply that is in flight.
+/// The size of an exception, with its part of the map's nodes, and its name once more in a reply that is in flight.
 pub(crate) const EXCEPTION: usize = 256;
 
 impl Absent {

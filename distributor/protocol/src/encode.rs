@@ -23,7 +23,7 @@ pub struct Message {
     pub shared: Bytes,
 }
 
-/// What is encoded once for all streams to which it is sent.
+/// A response that is encoded once for all streams to which it is sent.
 #[derive(Clone, Debug)]
 pub(crate) struct Encoded {
     removed: Bytes,
@@ -43,7 +43,7 @@ struct Recent {
     bytes: usize,
 }
 
-/// What is inside a response.
+/// Identifies the content of a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Key {
     protocol: Protocol,

@@ -39,7 +39,7 @@ const PARAMETERS: u32 = 12;
 /// The one field of `Struct`, its map.
 const FIELDS: u32 = 1;
 
-/// What the value of a label, or of all of them, is: the last that was said.
+/// The kind of a label's value, or of all labels: the last one counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind<'a> {
     Text(&'a str),
@@ -162,7 +162,7 @@ impl<'a> NodeFields<'a> {
     }
 }
 
-/// What the value of an entry is.
+/// The kind of an entry's value.
 fn kind_of(mut entry: Fields<'_>) -> Result<Option<Kind<'_>>, RequestError> {
     let mut kind = None;
     while let Some(value) = entry.next()? {
@@ -177,7 +177,7 @@ fn kind_of(mut entry: Fields<'_>) -> Result<Option<Kind<'_>>, RequestError> {
 }
 
 impl<'a> Kind<'a> {
-    /// What this field of a `Value` makes of it.
+    /// The kind that this field gives a `Value`.
     fn of(field: Field<'a>) -> Result<Option<Self>, RequestError> {
         let wire = match field.number {
             // Nothing, and yes or no.

@@ -104,8 +104,9 @@ impl Watches {
     }
 }
 
-/// Whether a client at `target` may have a resource of this type that it has not named yet. What it asks for by name it
-/// loses with what refers to that, for which the removal gates beyond wait: of a type that the target has nothing of, it has nothing.
+/// Whether a client at `target` may have a resource of this type that it has not named yet. A resource that it asked for
+/// by name is removed with the resources that refer to it, for which later removal gates wait: of a type that the target
+/// does not have, the client has nothing.
 fn may_be_in_use(kind: ResourceType, target: &View) -> bool {
     kind.is_asked_whole() || !target.tree(kind).is_empty()
 }

@@ -70,7 +70,7 @@ pub enum RequestError {
     NodeTooLarge { length: usize },
 }
 
-/// What is used of a `DeltaDiscoveryRequest`. The decoder passes over everything else, as over what it does not know.
+/// The fields of a `DeltaDiscoveryRequest` that are used. The decoder skips all others, like unknown ones.
 #[derive(Clone, PartialEq, Message)]
 struct DeltaFields {
     #[prost(string, tag = "2")]

@@ -9,8 +9,8 @@ use std::ops::Range;
 use std::sync::OnceLock;
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
-/// What is known of a request without reading what it asks for: a client that connects again lists all that it
-/// holds, 240 KB with 2,000 resources.
+/// The fields of a request that are read without decoding its lists: a client that reconnects lists all its resources,
+/// 240 KB with 2,000 of them.
 #[derive(Debug, Default)]
 pub(crate) struct Scanned {
     pub(crate) type_url: String,
@@ -27,7 +27,7 @@ pub(crate) struct Scanned {
     pub(crate) held: usize,
 }
 
-/// What a field of a request is.
+/// The role of a request's field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
     Node,
@@ -58,7 +58,7 @@ const WHOLE: [Role; 8] = {
 const INITIAL_VERSIONS: u32 = 5;
 /// `details` of a `google.rpc.Status`.
 const DETAILS: u32 = 3;
-/// What a text takes beside its bytes once it is decoded.
+/// The size of a decoded text without its bytes.
 const DECODED_TEXT: usize = 56;
 
 /// How many there are of each part that a request may have many of.

@@ -171,7 +171,7 @@ impl Session {
     }
 
     /// State of the world: "the management server should not send a response for any request that has a stale
-    /// nonce". What such a request asks for comes again with the acknowledgement of the reply in flight.
+    /// nonce". The acknowledgement of the reply in flight repeats the subscription of such a request.
     fn is_stale(&self, kind: ResourceType, nonce: &str) -> bool {
         match self.last[kind as usize] {
             None => false,

@@ -76,7 +76,7 @@ enum Resuming {
 
 /// How many rejections of a client are reported.
 const REJECTIONS_LIMIT: usize = 16;
-/// What a state takes by itself, in hundreds of bytes.
+/// The size of a state by itself, in hundreds of bytes.
 const OWN_SIZE: usize = 8;
 
 impl State {
@@ -125,7 +125,7 @@ impl State {
         self.watches.iter().map(Watch::acknowledged).min().flatten()
     }
 
-    /// What the client rejected of what there is now, cut to a bounded number.
+    /// The resources of the current view that the client rejected, cut to a bounded number.
     pub(crate) fn rejections(&self) -> Vec<(ResourceType, Arc<Resource>)> {
         let watches = ResourceType::ALL.into_iter().filter_map(|kind| self.watches.get(kind));
         let rejections =
@@ -386,7 +386,7 @@ impl State {
         self.owed.add(cluster);
     }
 
-    /// What neither view has any more will not come.
+    /// Forgets resources that neither view has any more: they will not come.
     fn forget_missing_owed(&mut self) {
         let views = [&*self.latest, &*self.target];
         self.owed.retain(|name| warming().any(|(_, warmer)| is_there(&views, warmer, name)));

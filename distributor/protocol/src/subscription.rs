@@ -3,7 +3,7 @@ use crate::request::{RequestError, check};
 use heliograph_snapshot::ResourceType;
 use std::sync::Arc;
 
-/// What a client asked for, of one type.
+/// The subscription of a client, for one type.
 #[derive(Clone, Debug)]
 pub(crate) struct Subscription {
     kind: ResourceType,

@@ -73,7 +73,7 @@ impl View {
         self.snapshot.get(kind, name)
     }
 
-    /// What is not served because clients rejected it.
+    /// The newest version of a resource, if it is not served because clients rejected it.
     pub(crate) fn held_back(&self, kind: ResourceType, name: &str) -> Option<&Arc<Resource>> {
         let place = |it: &Substitute| (it.kind, &*it.rejected.name).cmp(&(kind, name));
         let at = self.substitutes.binary_search_by(place).ok()?;

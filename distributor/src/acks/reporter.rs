@@ -26,7 +26,7 @@ pub(crate) struct Reporter {
 
 /// The time between two reports: what changes meanwhile is in one.
 const PAUSE: Duration = Duration::from_millis(500);
-/// What does not change is sent again before it expires, even if two attempts fail.
+/// An unchanged report is sent again before it expires, even if two attempts fail.
 const REPEAT: Duration = Duration::from_secs(ACKS_EXPIRY.as_secs() / 3);
 
 impl Reporter {

@@ -91,8 +91,8 @@ impl<S: VoterState> Votes<S> {
         (left, is_news)
     }
 
-    /// One stream less. What the proxy answered last counts while it has others. Returns the state that it left if no
-    /// proxy is there any more.
+    /// A stream has ended. The proxy's last answer counts while it has others. Returns the state that it left if no
+    /// proxy is in it any more.
     pub(super) fn leave(&mut self, voter: Voter) -> Option<S> {
         let connected = self.voters.get_mut(&voter)?;
         connected.streams -= 1;
@@ -138,8 +138,8 @@ impl<S: VoterState> Votes<S> {
         newest.map(|(head, sum)| (head, sum.into())).collect()
     }
 
-    /// What proxies reject, most of all what many do, and what is on record of that in the snapshot: the translator counts
-    /// the proxies of all replicas.
+    /// The rejected resources, those of most proxies first, and those that the snapshot has on record: the translator
+    /// counts the proxies of all replicas.
     pub(super) fn disputes(&self, on_record: &[Quarantined]) -> Vec<Dispute> {
         let recorded = on_record
             .iter()

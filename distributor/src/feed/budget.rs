@@ -5,12 +5,12 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// What is kept, and what for.
+/// The fleets that are kept in memory, and their use.
 ///
-/// The budget bounds what is kept without use, not what is in use: a fleet with clients is kept whatever it takes. Fleets
-/// are loaded ahead of their clients where they fit, and what was unused for longest goes first where they do not. A
-/// fleet is loaded ahead once: after it was dropped it comes back when a client asks for it. So nothing is loaded and
-/// dropped in turns but what clients ask for and leave in turns.
+/// The budget bounds unused fleets, not those in use: a fleet with clients is kept whatever its size. Fleets are loaded
+/// ahead of their clients where they fit, and where they do not, the longest unused is dropped first. A fleet is loaded
+/// ahead once: after it was dropped it is loaded again when a client asks for it. So a fleet is loaded and dropped
+/// repeatedly only if its clients connect and leave repeatedly.
 #[derive(Debug)]
 pub(crate) struct Budget {
     limit: u64,
@@ -20,7 +20,7 @@ pub(crate) struct Budget {
     /// Those that were never kept: first those that had clients before this replica started, the latest first; then the
     /// smallest, because the more of them fit, the fewer clients have to wait.
     fresh: BTreeSet<(Reverse<u64>, u64, FleetName)>,
-    /// What all that are kept take.
+    /// The size of all fleets that are kept.
     used: u64,
 }
 
@@ -59,7 +59,7 @@ impl Budget {
         Self::new(u64::MAX, Duration::ZERO)
     }
 
-    /// What all that are kept take.
+    /// The size of all fleets that are kept.
     pub(crate) fn used(&self) -> u64 {
         self.used
     }
@@ -108,7 +108,7 @@ impl Budget {
         !matches!(state, State::Kept { .. })
     }
 
-    /// What is to be dropped, each with [`Budget::dropped`] unless it is in use after all.
+    /// The fleets to drop, each with [`Budget::dropped`] unless it is in use after all.
     pub(crate) fn to_drop(&self, now: Duration) -> Vec<FleetName> {
         let mut over = self.used.saturating_sub(self.limit);
         if over == 0 {

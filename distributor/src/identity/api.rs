@@ -88,8 +88,8 @@ impl Api {
         timeout(REQUEST_TIMEOUT, exchange).await.map_err(|_| ApiError::Timeout)?
     }
 
-    /// A connection for each question, since a connection that is kept can be to a server that is gone. Who asks bounds how
-    /// many there are.
+    /// Opens a connection for each request, since an older one may lead to a server that is gone. Callers bound their
+    /// number.
     async fn exchange_unbounded(
         &self,
         method: Method,

@@ -87,7 +87,7 @@ impl Authenticator {
         Self { methods, metrics, lines: Mutex::default() }
     }
 
-    /// Who calls from there, by its certificate if it has one, else by its token.
+    /// Authenticates the caller at this address, by its certificate if it has one, else by its token.
     pub(crate) async fn admit(
         self: &Arc<Self>,
         peer: Option<&Arc<Peer>>,

@@ -30,7 +30,7 @@ struct Inner {
     fleet: OnceLock<FleetName>,
 }
 
-/// What a client showed, kept so that it can be checked again while its stream lives.
+/// The credential of a client, kept so that it can be checked again while its stream is open.
 #[derive(Clone)]
 pub(super) enum Credential {
     /// Nothing was asked for.
@@ -55,7 +55,7 @@ impl Caller {
         &self.0.proven.identity
     }
 
-    /// Who it is where proxies are counted, with the node id that it says.
+    /// The voter that it counts as, with the node id that it sent.
     pub(crate) fn voter(&self, address: IpAddr, node: &str) -> Voter {
         let Proven { identity, pod } = &self.0.proven;
         voter(pod.as_deref(), identity, address, node)

@@ -20,7 +20,7 @@ pub(super) struct ClusterKeys {
     metrics: SecurityMetrics,
 }
 
-/// What came of asking for them.
+/// The result of reading the keys.
 #[derive(Debug, PartialEq, Eq)]
 enum Fetched {
     Keys(usize),

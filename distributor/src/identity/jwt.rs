@@ -12,14 +12,14 @@ use std::time::{Duration, SystemTime};
 /// Public keys, those of a JWKS file that can check a signature.
 pub(crate) struct KeySet(Vec<Key>);
 
-/// What a token must say to be for us.
+/// The claims that a token must have to be for us.
 #[derive(Clone, Debug)]
 pub(crate) struct Expected {
     pub(crate) issuer: String,
     pub(crate) audience: String,
 }
 
-/// What a good token says.
+/// The claims of a valid token.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Claims {
     pub(super) subject: String,
@@ -147,7 +147,7 @@ enum Audience {
 
 /// How far clocks may be apart.
 const LEEWAY: Duration = Duration::from_secs(30);
-/// What is smaller is broken by now, and ring refuses it.
+/// Smaller keys are insecure, and ring rejects them.
 const SMALLEST_MODULUS: usize = 2048 / 8;
 
 impl KeySet {

@@ -32,7 +32,7 @@ pub(crate) use certificate::{Peer, expiry};
 use std::fmt;
 use std::sync::Arc;
 
-/// Who a client is, by what it has proven and nothing else.
+/// The identity of a client, by its verified credential and nothing else.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Identity {
     /// Without authentication: plaintext on loopback, or because an operator wanted it so.

@@ -86,7 +86,7 @@ const KNOWN_AT_ONCE: usize = 8;
 const PAUSE: Duration = Duration::from_secs(2);
 
 impl Reviewer {
-    /// What was said is not asked again for so long.
+    /// `fresh`: how long an answer is used without another request.
     pub(super) fn new(
         api: Arc<Api>,
         audience: String,
@@ -105,8 +105,8 @@ impl Reviewer {
         }
     }
 
-    /// Whose token it is that comes from there. What was said lately is not asked again; what was said long ago holds while
-    /// the API server is away.
+    /// The identity of a token from this address. A recent answer is used without a request; an older one while the API
+    /// server is unreachable.
     pub(super) async fn review(
         &self,
         token: &str,

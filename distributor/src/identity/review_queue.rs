@@ -16,7 +16,7 @@ pub(super) struct ReviewSlot(Arc<ReviewQueue>);
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Full;
 
-/// What waits together: an address, and apart those of its tokens that are signed.
+/// A lane of the queue: an address, with its signed tokens apart from the others.
 pub(super) type Lane = (IpAddr, bool);
 
 #[derive(Debug)]
@@ -38,7 +38,7 @@ impl ReviewQueue {
         Arc::new(Self(Mutex::new(queue)))
     }
 
-    /// Resolves when it is its turn. Who is dropped before gives it up.
+    /// Resolves when it is its turn. Dropping the future before gives the turn up.
     pub(super) async fn wait(self: &Arc<Self>, lane: Lane) -> Result<ReviewSlot, Full> {
         let slot = {
             let mut queue = self.0.lock();

@@ -51,7 +51,7 @@ impl Reviews {
         }
     }
 
-    /// What need not be asked again.
+    /// The cached review, if it is recent enough to need no request.
     pub(super) fn fresh(&self, key: &blake3::Hash, now: SystemTime) -> Option<CachedReview> {
         let known = self.known.younger(key, now, self.fresh);
         known.or_else(|| self.refused.younger(key, now, self.fresh.min(FRESH_REFUSAL)))

@@ -4,7 +4,7 @@ use heliograph_snapshot::FleetName;
 use serde::Deserialize;
 use std::fmt;
 
-/// Who may read which fleets.
+/// The rules: which identities may read which fleets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Rules(Vec<Rule>);
 
@@ -92,7 +92,7 @@ struct Entry {
     fleets: Vec<String>,
 }
 
-/// What holds without a file: a workload reads the fleets of its own namespace.
+/// The rules without a file: a workload may read the fleets of its own namespace.
 pub(crate) const CONVENTION: &str = "\
 rules:
   - spiffe: spiffe://*/ns/{namespace}/sa/*

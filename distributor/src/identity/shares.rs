@@ -23,7 +23,7 @@ pub(super) struct ReviewShares {
     swept: Duration,
 }
 
-/// What is known of a token before Kubernetes is asked.
+/// The result of checking a token before Kubernetes reviews it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Precheck {
     /// A key of the cluster has signed it.
@@ -43,7 +43,7 @@ pub(super) enum Withheld {
     Penalty,
 }
 
-/// What an address did lately.
+/// The recent use of one address.
 #[derive(Clone, Copy, Debug, Default)]
 struct Source {
     /// Turns, which count less as they get older. Made-up tokens take no turns from signed ones, also behind the same

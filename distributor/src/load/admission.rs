@@ -51,7 +51,7 @@ pub(crate) enum Refusal {
     Drain,
 }
 
-/// What one address has open.
+/// The open connections and streams of one address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Open {
     connections: usize,

@@ -17,7 +17,7 @@ pub fn allow_open_files(args: &LoadArgs) {
     }
 }
 
-/// What is wrong if not even the streams may be open that are let in.
+/// The problem if the limit is too low for the admitted streams.
 fn too_few(limit: Option<u64>, max_streams: usize) -> Option<String> {
     let limit = limit.filter(|limit| *limit < max_streams as u64)?;
     Some(format!(

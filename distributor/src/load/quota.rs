@@ -20,7 +20,7 @@ pub(crate) struct SubscriptionQuota {
     metrics: LoadMetrics,
 }
 
-/// What one stream keeps. It is given back when this is dropped.
+/// The memory that one stream keeps. It is released when this is dropped.
 #[derive(Debug)]
 pub(crate) struct SubscriptionPermit {
     quota: Arc<SubscriptionQuota>,
@@ -165,7 +165,7 @@ impl QuotaState {
         self.owners.get(owner.name()).copied().unwrap_or_default()
     }
 
-    /// What the identities of its namespace keep; nothing where it has none.
+    /// The memory that the identities of its namespace keep; 0 where it has none.
     fn of_namespace(&self, owner: &Owner) -> usize {
         let name = owner.namespace();
         name.and_then(|name| self.namespaces.get(name)).copied().unwrap_or_default()

@@ -34,13 +34,14 @@ pub(super) enum Size {
 const TINY: usize = 4 << 10;
 /// Up to this size they are small: the first one of a real Envoy has 61 KB if it holds nothing yet.
 const SMALL: usize = 96 << 10;
-/// What all small ones together may take from their first byte to their last: 4,000 first requests of Envoys.
+/// The limit of all small ones together, from their first byte to their last: 4,000 first requests of Envoys.
 const SMALL_ROOM: usize = 256 << 20;
-/// What all large ones together may take, from their first byte until they are answered, on the wire or decoded, whatever
-/// is more: a thousand Envoys at once that come back with 2,000 resources each.
+/// The limit of all large ones together, from their first byte until they are answered, encoded or decoded, whichever is
+/// more: a thousand Envoys at once that come back with 2,000 resources each.
 const LARGE_ROOM: usize = 256 << 20;
-/// What one identity or namespace may have of either if it is alone, in percent. Half is enough for many Envoys of one Gateway that
-/// come back at once, because a request is there for a moment; a client that sends slowly leaves the other half to others.
+/// The part of either that one identity or namespace may have if it is alone, in percent. Half is enough for many Envoys
+/// of one Gateway that come back at once, because a request takes a moment; a client that sends slowly leaves the other
+/// half to others.
 const SHARE: u8 = 50;
 
 impl ReceiveQuota {

@@ -34,7 +34,7 @@ pub(crate) enum NextRead {
 const BURST: Duration = Duration::from_secs(10);
 /// How long a stream may ask for more than it may before it is ended.
 const OVERUSE_TIMEOUT: Duration = Duration::from_secs(60);
-/// What a request costs to read grows with it: so many bytes are as much as one more request.
+/// The cost of a request grows with its size: this many bytes count as one more request.
 const PIECE: usize = 16 << 10;
 /// The same for names that the client asks for: each change of them costs as much as there are.
 const NAMES: usize = 4 << 10;

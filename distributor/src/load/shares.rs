@@ -3,10 +3,10 @@ use super::{Owner, Refusal};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Who has how many of something of which a replica has a bounded number: connections, streams, tokens of a rate, bytes.
+/// Shares of something that a replica has in a bounded number: connections, streams, tokens of a rate, bytes.
 ///
-/// Ten thousand Envoys of one Gateway are one identity, so no small number would do as a bound. Instead one identity may have
-/// some times as many as are still free: alone it comes to its share of all, several come to less each, and there is always
+/// Ten thousand Envoys of one Gateway are one identity, so no small number would do as a bound. Instead one identity may
+/// have a multiple of what is still free: alone it gets its share of all, several get less each, and there is always
 /// something free for the next.
 #[derive(Debug)]
 pub(crate) struct Shares {

@@ -26,7 +26,7 @@ pub(crate) struct LimitUsage {
     pub(crate) limit: Option<usize>,
 }
 
-/// Who has much of something.
+/// A large holder.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Holder {

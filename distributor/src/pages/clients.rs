@@ -54,7 +54,7 @@ enum Format {
     Lines,
 }
 
-/// What is left of a look at all clients, for those that are wanted.
+/// A search among all clients, which goes on while its result is read.
 struct Search {
     fleets: Fleets,
     clients: Clients,
@@ -344,7 +344,7 @@ fn shown(time: SystemTime) -> String {
         .map_or_else(|_| "?".to_owned(), |time| time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
 }
 
-/// What a client chose must not look like another line, nor do something to a terminal.
+/// Escapes a client's text, which must neither look like another line nor control the terminal.
 fn one_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for char in text.chars() {

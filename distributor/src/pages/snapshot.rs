@@ -66,7 +66,7 @@ struct Row {
     error: Option<String>,
 }
 
-/// What of a snapshot is wanted.
+/// The selected part of a snapshot.
 struct Selection {
     kinds: Vec<ResourceType>,
     name: Option<String>,

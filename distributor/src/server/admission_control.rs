@@ -391,7 +391,7 @@ impl StreamPermit {
         received.map_err(|refusal| self.no_room(refusal))
     }
 
-    /// All of it has arrived, and takes so many bytes while it is decoded. What is returned is the room of a large one.
+    /// All of it has arrived, and needs so many bytes while it is decoded. Returns the permit of a large one.
     pub(crate) fn received(
         &self,
         room: Option<ReceivePermit>,

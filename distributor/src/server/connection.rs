@@ -15,7 +15,7 @@ pub(super) const RECEIVE_WINDOW: u32 = 256 << 10;
 /// It also bounds how many small frames may come in a row before the connection is taken for a flood, and a client that asks
 /// for names one by one sends thousands.
 const CONNECTION_WINDOW: u32 = 1 << 20;
-/// What a client that does not read may hold of our memory beyond the shared bytes.
+/// How much of our memory a client that does not read may use, beyond the shared bytes.
 const SEND_BUFFER: usize = 64 << 10;
 /// An Envoy opens one, and asks for health now and then.
 const STREAMS_PER_CONNECTION: u32 = 8;

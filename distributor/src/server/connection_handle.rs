@@ -55,7 +55,7 @@ impl ConnectionHandle {
         self.inner.address.ip()
     }
 
-    /// Whose the connection is, if that is known.
+    /// The owner of the connection, if it is known.
     pub(crate) fn owner(&self) -> Option<&Owner> {
         self.inner.owner.get()
     }

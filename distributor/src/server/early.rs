@@ -18,7 +18,7 @@ pin_project! {
     }
 }
 
-/// How much is received early: as much as a small request. What comes beyond stays in HTTP/2, which takes a window of it at most.
+/// How much is received early: as much as a small request. More stays in HTTP/2, which accepts a window of it at most.
 const EARLY: usize = 96 << 10;
 
 /// Waits for `work`, and meanwhile receives what the client sends. Otherwise HTTP/2 would keep up to a whole window for

@@ -1,9 +1,9 @@
 use bytes::{Buf, Bytes, BytesMut};
 use tonic::Status;
 
-/// Finds the messages of a gRPC body: a flag for "compressed", four bytes of length, and the message. What a message
-/// took is given back with it; a buffer that grew with the largest one, which is the first, would stay for as long as
-/// the stream does.
+/// Finds the messages of a gRPC body: a flag for "compressed", four bytes of length, and the message. The memory of a
+/// message is freed with it; a buffer that grew with the largest one, which is the first, would stay for as long as the
+/// stream does.
 #[derive(Debug, Default)]
 pub(crate) struct Frames {
     /// The message that is being received, with its prefix.
@@ -26,7 +26,7 @@ impl Frames {
         }
     }
 
-    /// What came beyond the last message, which is to be pushed again.
+    /// The bytes after the last message, which are to be pushed again.
     pub(crate) fn take_rest(&mut self) -> Bytes {
         std::mem::take(&mut self.rest)
     }

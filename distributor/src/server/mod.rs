@@ -41,7 +41,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tonic::service::Routes;
 
-/// What all streams of this replica use.
+/// The state that all streams of this replica share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) fleets: Fleets,
@@ -147,7 +147,7 @@ impl AcceptedConnection {
         self.serve_as(stream, None, CancellationToken::new())
     }
 
-    /// What a handshake needs is kept for as long as it takes, and not for as long as the connection does.
+    /// A function of its own, so that the memory of a handshake is freed after it, and not with the connection.
     async fn accept_tls(self, stream: TcpStream, tls: Arc<WatchedFiles<Material>>) {
         let accepted_tls: BoxFuture<'_, Option<BoxFuture<'_, ()>>> = Box::pin(async move {
             let accepted = async {

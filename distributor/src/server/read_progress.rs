@@ -32,9 +32,9 @@ pub(crate) struct OpenStreams {
 }
 
 pin_project! {
-    /// A response body that records the read progress of its client. What is given to the connection waits there until there is some room for it, and
-    /// only then is the body asked for more. So it is given in slices: the rest of a large message is still here when the
-    /// client takes no more of it.
+    /// A response body that records the read progress of its client. The connection asks the body for more only when it
+    /// has room for what it got before. So the body yields slices: the rest of a large message is still here when the
+    /// client stops reading it.
     pub(crate) struct TrackedBody<B> {
         #[pin]
         body: B,

@@ -86,8 +86,8 @@ impl Requests {
         self.request_limiter.charge_names(names);
     }
 
-    /// Waits for `work`, which may take long, and keeps `request` for as long. What the client sends meanwhile is received, and
-    /// counts as what `request` does.
+    /// Waits for `work`, which may take long, and keeps `request` meanwhile. Data that the client sends in this time is
+    /// received, and counts like `request`.
     pub(crate) async fn during<T>(
         &mut self,
         request: &Request,
@@ -120,8 +120,8 @@ impl Requests {
         frame.map_err(|_| Status::deadline_exceeded("a request was begun and not ended in time"))
     }
 
-    /// Waits until the next request may be read. What the client sends meanwhile is not read, and once its window is full it
-    /// can send no more.
+    /// Waits until the next request may be read. Data that the client sends meanwhile is not read, and once its window
+    /// is full it can send no more.
     async fn wait_for_turn(&mut self) -> Result<(), Status> {
         // One that always has something to say must not keep the thread from the others.
         consume_budget().await;

@@ -24,7 +24,7 @@ impl<IO> WriteTimeout<IO> {
         Self { io, handle, timeout, waiting: None }
     }
 
-    /// What a write came to; a byte that is taken begins the time anew.
+    /// Handles the result of a write; every accepted byte restarts the timeout.
     fn timed<T>(&mut self, context: &mut Context<'_>, written: Poll<T>) -> Poll<T> {
         if written.is_ready() {
             self.waiting = None;

@@ -38,8 +38,8 @@ pub(crate) enum HandshakeError {
 }
 
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// What a client that does not read holds of encrypted bytes, beside what HTTP/2 buffers: one record. The library's
-/// own limit is four times that.
+/// The limit of encrypted bytes for a client that does not read, in addition to HTTP/2's buffers: one record. The
+/// library's own limit is four times that.
 const RECORD_BUFFER: usize = 16 << 10;
 
 impl Material {

@@ -42,7 +42,7 @@ struct ActiveClass {
     derived: Mutex<Option<Derived>>,
 }
 
-/// What a class sees, and of what.
+/// The view of a class, and the snapshot that it is derived from.
 #[derive(Clone, Debug)]
 struct Derived {
     /// When a class of this name was for the same clients.

@@ -3,8 +3,8 @@ use heliograph_snapshot::{Internal, Snapshot};
 use heliograph_views::{Client, EnvoyVersion, Proxy, REGION, SUBZONE, ZONE};
 use std::collections::BTreeMap;
 
-/// What the node of a client claims, as far as rules may look at it. It is believed where nothing better is known, and never
-/// where access is decided.
+/// The claims of a client's node that rules may use. They count where the inventory does not have the client, and never
+/// for access.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct NodeClaims {
     labels: BTreeMap<String, String>,
@@ -43,7 +43,8 @@ impl ClientInfo {
         self.claims.version.as_ref()
     }
 
-    /// What rules may look at: where the directory knows the client, what the directory says. And whether it does.
+    /// The attributes of a client that rules may use: those of the inventory, if it has the client. And whether it has
+    /// it.
     pub(super) fn client(&self, snapshot: &Snapshot) -> (Client, bool) {
         let entry = snapshot.internal(Internal::Directory).get(&self.node);
         let listed = entry.and_then(|entry| Proxy::read(entry));

@@ -48,7 +48,7 @@ impl Views {
         Self::served(&snapshot, rules, era, classes, None)
     }
 
-    /// What follows when the fleet has another snapshot.
+    /// The views of the fleet's next snapshot.
     pub(crate) fn next(&self, snapshot: Arc<Snapshot>, time: SystemTime) -> Self {
         let tree = |snapshot: &Arc<Snapshot>, part| snapshot.internal(part).clone();
         let [old, new] = [&self.snapshot, &snapshot].map(|it| tree(it, Internal::Rules));
@@ -86,7 +86,7 @@ impl Views {
         self.change.as_ref()
     }
 
-    /// What clients rejected so far, of what the snapshot has now.
+    /// The resources of the current snapshot that are in quarantine.
     pub(crate) fn quarantined(&self) -> &[Quarantined] {
         &self.quarantined
     }

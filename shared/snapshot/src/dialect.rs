@@ -268,7 +268,7 @@ mod tests {
         assert_eq!(ResourceType::from_name("unheard"), None);
     }
 
-    /// What the protocol relies on: it pushes types in the order of the table, and follows referrers to their ends.
+    /// The protocol relies on this: it sends types in the order of the table, and follows referrers to their ends.
     #[test]
     fn rows_stand_in_the_order_of_updates() {
         for kind in ResourceType::ALL {

@@ -16,8 +16,8 @@ pub(super) enum Hosts {
 }
 
 impl Hosts {
-    /// For a port that listens on `bound`, and a client that comes from `peer`. What is forwarded to a pod comes from loopback, and
-    /// so does what a proxy beside the program passes on, for those who ask for the address of the pod.
+    /// For a port that listens on `bound`, and a client that comes from `peer`. Requests that are forwarded to a pod
+    /// come from loopback, and so do those of a sidecar proxy, for clients that use the address of the pod.
     pub(super) fn of(bound: IpAddr, peer: IpAddr) -> Self {
         match (bound.to_canonical().is_loopback(), peer.to_canonical().is_loopback()) {
             (true, _) => Self::Loopback,

@@ -16,7 +16,7 @@ use tokio_util::task::TaskTracker;
 
 /// How long a client may take to send the head of its request, and to ask again on the same connection.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
-/// What a head may have: a request of ours has some hundred bytes.
+/// The limit of a request's head: a request of ours has some hundred bytes.
 const LARGEST_HEAD: usize = 16 << 10;
 /// How long a client that never finishes its request can hold up the end of the program.
 const GRACE: Duration = Duration::from_secs(1);

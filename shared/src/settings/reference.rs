@@ -64,7 +64,7 @@ fn usage(command: &Command, above: &[&Command]) -> String {
     words.join(" ")
 }
 
-/// What a command has from above is described there.
+/// Flags that a command inherits are described at their own command.
 fn is_shown(arg: &Arg, above: &[&Command]) -> bool {
     let is_help = matches!(
         arg.get_action(),

@@ -3,8 +3,8 @@ use prometheus::proto::MetricFamily;
 use prometheus::{Counter, Gauge, IntGauge, Opts};
 use std::fs;
 
-/// What the kernel says of this process, under the names that every program with Prometheus metrics has for it. It is
-/// read when it is asked for.
+/// The kernel's figures of this process, under the names that are usual among programs with Prometheus metrics. They are
+/// read at each scrape.
 pub(super) struct Footprint {
     cpu: Counter,
     memory: IntGauge,
@@ -16,7 +16,7 @@ pub(super) struct Footprint {
 /// In which the kernel tells times, on every machine that we build for.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// What the kernel reports about a process, as far as it can be read.
+/// The kernel's figures of a process, as far as they can be read.
 #[derive(Debug, Default, PartialEq)]
 struct ProcessStats {
     cpu_seconds: Option<f64>,

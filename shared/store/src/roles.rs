@@ -37,9 +37,9 @@ pub trait Writer: Inspector {
     /// Writes an order again that the store lost, for the writer that obeys it.
     fn restore_order(&self, fleet: FleetName, order: PinOrder) -> StoreFuture<'_, ()>;
 
-    /// Garbage collection of a fleet, never beside another write of the same fleet: deletes what nothing leads to any more,
-    /// and seals again what is sealed with an older key. `newest` is what the writer published last. What is not due is not
-    /// done, so this may be called often.
+    /// Garbage collection of a fleet, never beside another write of the same fleet: deletes objects that no head leads
+    /// to any more, and seals bodies again that are sealed with an older key. `newest` is the snapshot that the writer
+    /// published last. Work that is not due is not done, so this may be called often.
     fn clean(&self, newest: Arc<Snapshot>) -> StoreFuture<'_, Cleaned>;
 }
 
@@ -51,7 +51,7 @@ pub trait Reader: Send + Sync + 'static {
     /// The newest records of these fleets, as they are at this moment.
     fn newest(&self, fleets: Vec<FleetName>) -> StoreFuture<'_, BTreeMap<FleetName, Arc<Record>>>;
 
-    /// The snapshot of a record. What did not change since `known` is not read again.
+    /// The snapshot of a record. Parts that did not change since `known` are not read again.
     fn load(&self, record: Arc<Record>, known: Option<Arc<Snapshot>>) -> StoreFuture<'_, Loaded>;
 
     /// How often the keys have changed that secrets are opened with: after that, one that was left out may be opened.
@@ -65,7 +65,7 @@ pub trait Reader: Send + Sync + 'static {
         false
     }
 
-    /// The reader has clients of these fleets now. What it keeps for its next start, it keeps of them first.
+    /// The reader has clients of these fleets now. The snapshot cache writes these first.
     fn mark_used(&self, _fleets: &[FleetName]) {}
 
     /// The reader has dropped the snapshot of this fleet from its memory, and serves it to no client.
@@ -79,7 +79,7 @@ pub trait Reader: Send + Sync + 'static {
 
 /// Shows how far the store is, to a writer that compares it with what it wrote, and to operators.
 pub trait Inspector: Send + Sync + 'static {
-    /// What the store holds at this moment. `fleets` are those that the caller knows.
+    /// Inspects the store. `fleets` are those that the caller knows.
     fn inspect(&self, fleets: Vec<FleetName>) -> StoreFuture<'_, Inspection>;
 }
 

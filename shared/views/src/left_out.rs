@@ -35,7 +35,7 @@ pub struct LeftOutRule {
     pub dropped: Vec<u32>,
 }
 
-/// What its entries are named with, among those of the quarantine.
+/// The prefix of its entries' names, among those of the quarantine.
 const LEFT_OUT: &str = "left-out";
 
 impl LeftOut {

@@ -108,7 +108,7 @@ impl Treatment {
     }
 }
 
-/// What a resource of the rules is about, by its name.
+/// The subject of a resource of the rules, by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum About<'a> {
     Audience(&'a str),

@@ -120,10 +120,10 @@ enum ClientCopy {
     At(Arc<Resource>),
 }
 
-/// What a name stands for: a resource, or that there is none.
+/// The content of a name: a resource, or none.
 type Content = Option<Arc<Resource>>;
 
-/// What to do about one exception.
+/// The next action for one exception.
 enum Action<'a> {
     Send(Option<&'a Arc<Resource>>),
     /// Something once others have moved: mostly a removal, when nothing refers to it any more.
@@ -269,8 +269,8 @@ impl Watch {
             && !self.actions(removals).any(|it| matches!(it, Action::Send(_) | Action::Wait))
     }
 
-    /// Whether the client stays at older content because it, or others, rejected the newest. What that refers to may be
-    /// gone from the view.
+    /// Whether the client stays at older content because it, or others, rejected the newest. Resources that the older
+    /// content refers to may be gone from the view.
     pub(crate) fn is_disputed(&self) -> bool {
         let mut held_back = self.view.all_held_back(self.kind);
         let mut exceptions = self.exceptions.iter();
@@ -284,7 +284,7 @@ impl Watch {
         self.held(name) == Some(version)
     }
 
-    /// What the client holds under a name, as far as is known.
+    /// The version that the client has of a name, as far as is known.
     pub(crate) fn held(&self, name: &str) -> Option<Version> {
         match self.exceptions.get(name).map(|exception| &exception.held) {
             Some(ClientCopy::At(held)) => Some(held.version),
@@ -302,7 +302,7 @@ impl Watch {
         self.open = true;
     }
 
-    /// Sets out for a newer view. What differs becomes an exception, so this costs what changed.
+    /// Moves on to a newer view. Resources that differ become exceptions, so the cost is in proportion to the change.
     pub(crate) fn advance(&mut self, view: &Arc<View>) {
         // Another view of the same head is still to be acknowledged.
         self.confirmed = self.acknowledged().filter(|head| *head < view.head());
@@ -368,8 +368,8 @@ impl Watch {
         self.view.get(self.kind, name)
     }
 
-    /// What the client is to hold. Endpoints that the target has stay, although the view beyond it dropped them:
-    /// the clusters that use them are still there.
+    /// The resource that the client is to have. Endpoints of the target stay, although the newer view dropped them: the
+    /// clusters that use them are still there.
     fn wanted(&self, name: &str) -> Option<&Arc<Resource>> {
         let wanted = self.viewed(name);
         if self.kind.properties().is_immediate {
@@ -378,7 +378,7 @@ impl Watch {
         wanted
     }
 
-    /// What the client holds although others are spared it.
+    /// The newest version, which this client has although it is in quarantine for others.
     fn held_back<'a>(&'a self, name: &str, exception: &'a Exception) -> Option<&'a Arc<Resource>> {
         let ClientCopy::At(held) = &exception.held else { return None };
         let held_back = self.view.held_back(self.kind, name)?;

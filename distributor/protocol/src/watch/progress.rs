@@ -4,9 +4,9 @@ use heliograph_snapshot::Resource;
 use std::sync::Arc;
 
 impl Watch {
-    /// What the client rejected last of names that the view has, where it is known to be to blame and the client has not
-    /// accepted anything else since. The view may have a newer version: while it changes faster than clients answer, only
-    /// older ones are ever rejected.
+    /// The versions that the client rejected last, of names in the view, where they are known to be to blame and the
+    /// client has not accepted another one since. The view may have a newer version: while it changes faster than
+    /// clients answer, only older ones are ever rejected.
     pub(crate) fn rejections(&self) -> impl Iterator<Item = &Arc<Resource>> {
         let blamed = self.exceptions.values().filter(|exception| exception.suspected.is_none());
         blamed.filter_map(|exception| {

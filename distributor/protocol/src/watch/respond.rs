@@ -122,8 +122,8 @@ impl Watch {
         held
     }
 
-    /// To leave a name out of a whole list is to remove it. What the client rejected is listed as it last accepted
-    /// it, and while that is not known, as it is.
+    /// A name that is missing in a whole list is removed. A rejected resource is listed at the version that the client
+    /// last accepted, or at the newest while that is not known.
     fn list_unknown(&self, sends: &mut Vec<(Arc<str>, Content)>) {
         let listed = |name: &Arc<str>| sends.binary_search_by(|(sent, _)| sent.cmp(name)).is_ok();
         let names = self.exceptions.keys().filter(|name| !listed(name));

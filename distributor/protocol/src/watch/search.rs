@@ -29,7 +29,7 @@ pub(super) struct Suspicion {
     group: u32,
 }
 
-/// What is to be sent, apart for who is suspected.
+/// The resources to send, suspects apart from the others.
 #[derive(Default)]
 pub(super) struct Candidates {
     news: Vec<(Arc<str>, Content)>,

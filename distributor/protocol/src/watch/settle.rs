@@ -82,7 +82,7 @@ impl Watch {
             || presumed.any(|presumed| presumed.reply_number == reply_number)
     }
 
-    /// What was in flight is held from now on, if only by presumption.
+    /// The client has the resources in flight from now on, if only by presumption.
     fn accept(&mut self, flight: Flight, presumed: Option<ReplyNumber>) -> Vec<Arc<str>> {
         let mut names = Vec::new();
         for name in flight.names {

@@ -232,7 +232,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What a store holds: parts and bodies by address. Some bodies it keeps in their leaves.
+    /// The content of a store: parts and bodies by address. Some bodies are in their leaves.
     #[derive(Default)]
     struct Shelf {
         parts: BTreeMap<Address, Part>,

@@ -24,7 +24,7 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// What is kept at the address of a resource's body.
+/// The value at the address of a resource's body.
 #[derive(Debug)]
 pub(crate) enum Body {
     Plain(Bytes),
@@ -114,7 +114,8 @@ pub(crate) fn branch<const N: usize>(children: &[Option<Address>; N]) -> Bytes {
 }
 
 /// Whether a body is kept in its leaf. A cold reader gets small ones by the leaf, which is many times as fast as one by one;
-/// a change writes those of its neighbours again, which is why large ones are kept apart. What is sealed is sealed one by one.
+/// a change writes those of its neighbours again, which is why large ones are kept apart. Sealed bodies are sealed one
+/// by one.
 pub(crate) fn is_in_leaf(section: Section, resource: &Resource) -> bool {
     !section.seals(resource) && resource.body.len() <= SMALL
 }
@@ -192,7 +193,7 @@ fn with_mac(mut framed: BytesMut, signer: &Signer) -> Bytes {
     framed.freeze()
 }
 
-/// What is in the frame.
+/// The content of the frame.
 fn opened(bytes: &Bytes) -> Result<(Kind, Bytes), CodecError> {
     if bytes.len() > LARGEST {
         return Err(CodecError::TooLarge);
@@ -213,7 +214,7 @@ fn opened(bytes: &Bytes) -> Result<(Kind, Bytes), CodecError> {
     }
 }
 
-/// What is in a frame whose MAC is right.
+/// The content of a frame, if its MAC is valid.
 fn verified(bytes: &Bytes, signer: &Signer, wanted: Kind) -> Result<Bytes, CodecError> {
     let (content, mac) = split(bytes, MAC)?;
     // First, so that a newer format is not taken for a forgery.

@@ -91,7 +91,7 @@ impl Writer for Embedded {
         self.order(fleet, order)
     }
 
-    /// What nothing leads to is freed when the last who holds it lets go, and nothing is sealed.
+    /// Nothing to do: memory is freed with its last reference, and nothing is sealed.
     fn clean(&self, _newest: Arc<Snapshot>) -> StoreFuture<'_, Cleaned> {
         Box::pin(async { Ok(Cleaned::default()) })
     }

@@ -8,7 +8,7 @@ use std::mem;
 use std::sync::Arc;
 use tokio::time::Instant;
 
-/// What the store holds, without IO and without a clock.
+/// The content of the store, without IO and without a clock.
 ///
 /// Its memory is bounded by the fleets: a snapshot and a bounded history of each live one, and a record for every name
 /// that a retired one had.

@@ -442,7 +442,8 @@ mod tests {
         }
     }
 
-    /// What older releases stored must open, and theirs are the distributors that read what this one stores.
+    /// This release must open bodies that older ones sealed, and distributors of older releases must open bodies that
+    /// this one seals.
     #[test]
     fn every_release_makes_the_same_bytes() {
         let ring = ring(1, &[("a", 2)]);

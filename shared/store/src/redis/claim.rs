@@ -193,7 +193,7 @@ pub(super) fn term_in(text: &str) -> Result<Term, StoreError> {
     })
 }
 
-/// What a script found as a head; nothing where it is none of ours.
+/// The head in a script's reply; `None` if it is not one of ours.
 pub(super) fn head_in(text: &str) -> Option<Head> {
     text.parse().ok()
 }

@@ -102,8 +102,8 @@ impl Shared {
         Ok(count)
     }
 
-    /// What is stored and may be sealed, and those of the newest snapshot with their content. Of a section that is sealed in
-    /// part, the parts of trees do not say which resources are.
+    /// The stored objects that may be sealed, and those of the newest snapshot with their content. Of a section that is
+    /// sealed in part, the parts of trees do not say which resources are.
     async fn perhaps_sealed(
         &self,
         newest: &Snapshot,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// What was seen of each replica.
+/// The reports that were seen of each replica.
 #[derive(Debug, Default)]
 pub(super) struct Freshness {
     replicas: BTreeMap<String, Seen>,

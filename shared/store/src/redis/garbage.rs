@@ -59,8 +59,9 @@ impl RetentionLimits {
         self.of(snapshot) / 2
     }
 
-    /// Whether so many bytes are written at once, beside a snapshot and garbage of these sizes. What a large publication has
-    /// replaced is garbage at once and may be more than the bound: a small one, such as of endpoints, does not wait for that.
+    /// Whether so many bytes are written at once, with a snapshot and garbage of these sizes. The objects that a large
+    /// publication replaces are garbage at once and may exceed the bound: a small publication, such as of endpoints,
+    /// does not wait for that.
     pub(super) fn is_room(self, garbage: u64, snapshot: u64, bytes: u64) -> bool {
         let (bound, between) = (self.of(snapshot), self.between_sweeps(snapshot));
         let is_small = bytes < between;
@@ -82,7 +83,7 @@ impl Garbage {
         self.found.values().map(|found| found.at).min()
     }
 
-    /// What is written again has readers of this time.
+    /// Forgets an object that is written again: it has new readers.
     pub(super) fn forget(&mut self, address: &Address) {
         if let Some(found) = self.found.remove(address) {
             self.bytes -= found.bytes;

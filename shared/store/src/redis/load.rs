@@ -35,7 +35,7 @@ enum Fault {
     Malformed(#[from] Malformed),
 }
 
-/// What is kept at the address of a body.
+/// The value at the address of a body.
 enum Opened {
     Plain(Bytes),
     Confidential(Bytes),
@@ -160,7 +160,7 @@ impl Shared {
         }
     }
 
-    /// What is wanted, if that is what there is.
+    /// The wanted parts, if the values are valid parts.
     async fn parts(
         &self,
         source: &Source<'_>,

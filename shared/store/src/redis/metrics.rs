@@ -16,7 +16,7 @@ const OK: &str = "ok";
 const WRITTEN: &str = "written";
 const READ: &str = "read";
 
-/// What the store counts.
+/// Metrics of the store.
 #[derive(Clone, Debug)]
 pub(crate) struct StoreMetrics {
     operations: IntCounterVec,
@@ -32,7 +32,7 @@ pub(crate) struct StoreMetrics {
     sealing_keys: IntGauge,
 }
 
-/// What is asked of the store, as a label.
+/// The operation of a call to the store, as a label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Operation {
     Claim,

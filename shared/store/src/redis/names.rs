@@ -22,7 +22,7 @@ impl Names {
         Ok(Self { prefix: prefix.into() })
     }
 
-    /// What all keys begin with, and what everything is signed for.
+    /// The prefix of all keys, for which everything is signed.
     pub(crate) fn prefix(&self) -> Arc<str> {
         self.prefix.clone()
     }

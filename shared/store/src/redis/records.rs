@@ -64,7 +64,7 @@ impl Shared {
         Ok(entries.collect())
     }
 
-    /// What is stored as the heads of these fleets, in their order.
+    /// The stored heads of these fleets, in their order.
     pub(super) async fn values(
         &self,
         operation: Operation,

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
-/// What is remembered of a fleet between two rounds.
+/// The state of a fleet between two rounds.
 #[derive(Debug, Default)]
 pub(super) struct CleaningState {
     /// Objects written since the last sweep, and their bytes.
@@ -33,7 +33,7 @@ pub(super) struct CleaningState {
     pub(super) sealed_with: Option<String>,
 }
 
-/// What a part of a tree links to.
+/// The links of a part of a tree.
 #[derive(Debug, Default)]
 struct Links {
     parts: Vec<Address>,
@@ -49,7 +49,7 @@ pub(super) struct Retained {
     steps: Vec<Option<Record>>,
 }
 
-/// What a sweep has found to be reachable, and what it knows of the parts.
+/// The objects that a sweep has found reachable, and the known parts.
 struct Reachable {
     addresses: HashSet<Address>,
     /// From the sweep before.
@@ -64,7 +64,7 @@ const MAX_GRACES: u32 = 10;
 pub(super) const BATCH: usize = 500;
 
 impl CleaningState {
-    /// What is written now was not led to by nothing since the last sweep, even if it is not led to by the next: its
+    /// Objects that are written now were reachable since the last sweep, even if the next one does not reach them: their
     /// readers get all of the grace.
     pub(super) fn write<'a>(&mut self, objects: impl Iterator<Item = &'a (Address, Bytes)>) {
         for (address, bytes) in objects {
@@ -152,8 +152,8 @@ impl Shared {
         self.options.retention.grace.min(self.options.grace)
     }
 
-    /// The term of the writer. What it found unchanged is of an earlier term, and still its own to clean; and where Redis was
-    /// emptied, the term that it began again is below the heads that it goes on from.
+    /// The term of the writer. A record that it found unchanged is of an earlier term, and still this writer's to clean;
+    /// and where Redis was emptied, the term that it began again is below the heads that it goes on from.
     pub(super) fn term_for(&self, newest: &Snapshot) -> Term {
         let claimed = *self.claimed.lock();
         claimed.unwrap_or_default().max(newest.head.into())
@@ -290,8 +290,8 @@ impl Shared {
     }
 
     /// Everything that the newest snapshot and the retained records lead to, and how many steps of the history are among
-    /// these. What the newest has, its record has too, unless a part of it could not be read; it is at hand, so that little
-    /// has to be read.
+    /// these. The objects of the newest snapshot are those of its record, unless a part of it could not be read; it is
+    /// in memory, so that little has to be read.
     async fn reachable(
         &self,
         newest: &Snapshot,

@@ -237,7 +237,7 @@ impl RedisWatch {
             && !self.delivered.contains_key(&record.fleet)
     }
 
-    /// What the cache has is delivered as if it came from Redis, and remembered as not confirmed.
+    /// Records of the cache are passed on as if they came from Redis, and remembered as not confirmed.
     fn apply_cached(&mut self, records: Vec<CachedRecord>) {
         self.cache_start = CacheStart::Over;
         let Some(cache) = self.shared.cache.clone() else { return };

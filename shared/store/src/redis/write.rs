@@ -111,7 +111,7 @@ impl Shared {
         Ok(())
     }
 
-    /// What has to be in Redis for a snapshot, but for what is there for `held`.
+    /// The objects that Redis needs for a snapshot, without those that it has for `held`.
     pub(super) fn objects_of(
         &self,
         snapshot: &Snapshot,
@@ -295,7 +295,7 @@ fn change_token() -> String {
     format!("{:032x}", fastrand::u128(..))
 }
 
-/// What a resource is sealed for.
+/// The context for which a resource is sealed.
 pub(super) fn seal_context<'a>(
     fleet: &'a FleetName,
     section: Section,

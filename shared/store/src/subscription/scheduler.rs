@@ -31,14 +31,14 @@ pub(super) struct LoadScheduler {
     unopened: BTreeMap<FleetName, Vec<Arc<str>>>,
 }
 
-/// What to load, and what the reader has already.
+/// A record to load, and the snapshot that the reader has already.
 #[derive(Debug)]
 pub(super) struct Request {
     pub(super) record: Arc<Record>,
     pub(super) known: Option<Arc<Snapshot>>,
 }
 
-/// What came of a request.
+/// The outcome of a request.
 #[derive(Debug)]
 pub(super) struct Outcome {
     pub(super) record: Arc<Record>,
@@ -73,7 +73,7 @@ struct Damage {
     is_repairable: bool,
 }
 
-/// What is under way for a fleet.
+/// The task that is under way for a fleet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Task {
     #[default]
@@ -113,8 +113,8 @@ impl LoadScheduler {
         Self { is_choosing: true, ..Self::default() }
     }
 
-    /// What the reader gets next. `Synced` comes after everything of the start, so that the
-    /// reader may have asked for more meanwhile.
+    /// The next update for the reader. `Synced` comes after everything of the start, and the reader may have asked for
+    /// more meanwhile.
     pub(super) fn next_update(&mut self) -> Option<Update> {
         self.ready.pop_front().or_else(|| self.sync())
     }
@@ -230,7 +230,7 @@ impl LoadScheduler {
         self.forget_if_gone(&record.fleet);
     }
 
-    /// What lacks secrets is loaded again.
+    /// Loads snapshots again that lack secrets.
     pub(super) fn keys_changed(&mut self) {
         let names: Vec<_> = self.unopened.keys().cloned().collect();
         for name in names {

@@ -189,7 +189,7 @@ impl StatusWriter {
         }
     }
 
-    /// Plans the write to an object, with the version that it is for.
+    /// Plans the write to an object. Returns it with the object's UID.
     fn plan(&mut self, key: &ObjectKey) -> Option<(Write, String)> {
         let Some(seen) = self.observed.get(key) else {
             self.known.remove(key);
@@ -208,14 +208,14 @@ impl StatusWriter {
             return Some((write, seen.uid));
         }
         let generation = report.statuses.get(key).and_then(|status| status.generation());
-        // Whichever is behind will say so when it has caught up.
+        // The one that is behind marks the object again when it has caught up.
         if !plan::is_current(generation, &seen) {
             return None;
         }
         let desired = desired_status::of(key, &report, &seen.status);
         drop(report);
         let is_known = self.known.contains(key);
-        // It is known until what was ours has been taken back.
+        // It is known until our entries have been removed.
         if desired.is_some() && !plan::is_signed(key.kind) {
             self.known.insert(key.clone());
         }

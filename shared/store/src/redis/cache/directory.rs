@@ -103,8 +103,7 @@ impl Directory {
         &self.path
     }
 
-    /// The files of fleets and their lengths. What was left half written is deleted, and what is not of the cache is
-    /// left alone.
+    /// The files of fleets and their lengths. Partly written files are deleted; files that are not of the cache stay.
     pub(super) fn list(&self) -> io::Result<BTreeMap<FileName, u64>> {
         let mut files = BTreeMap::new();
         for entry in fs::read_dir(&self.path)? {
@@ -145,7 +144,7 @@ impl Directory {
         self.replace(&FileName(DIRECTORY.to_owned()), [&bytes[..]])
     }
 
-    /// What comes before the objects. `None`: there is no such file.
+    /// The header of a fleet's file. `None`: there is no such file.
     pub(super) fn header(&self, name: &FileName) -> Result<Option<Header>, ReadError> {
         Ok(self.read(name)?.map(|(header, ..)| header))
     }

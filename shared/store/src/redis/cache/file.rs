@@ -51,7 +51,7 @@ pub(in crate::redis) enum FileError {
     OtherRecord { found: Head, declared: Head },
 }
 
-/// What comes before the objects of a fleet's file.
+/// The header of a fleet's file, before its objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) fleet: FleetName,
@@ -76,7 +76,7 @@ pub(in crate::redis) struct CachedRecord {
     order: u64,
 }
 
-/// What the file of the directory lists of a fleet's file.
+/// The entry of a fleet's file in the file of the directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct FleetSummary {
     pub(super) fleet: FleetName,
@@ -105,7 +105,7 @@ pub(super) struct Layout {
     objects_checksum: [u8; 32],
 }
 
-/// What every format begins with.
+/// The begin of every format.
 #[derive(Encode, Decode)]
 struct Preface {
     magic: [u8; 8],
@@ -179,8 +179,9 @@ const CONFIG: Config =
     bincode::config::standard().with_fixed_int_encoding().with_limit::<LONGEST_VALUE>();
 /// No value that is decoded at once takes more: the longest have a name of a fleet.
 const LONGEST_VALUE: usize = 64 << 10;
-/// What is read of every file at the start takes no more. That is enough for 400,000 objects of a fleet, and for the directory of
-/// 100,000 fleets: each entry of an index is a hash and a length, and each of the directory little more than a name.
+/// The limit of what is read of every file at the start. It is enough for 400,000 objects of a fleet, and for the
+/// directory of 100,000 fleets: each entry of an index is a hash and a length, and each of the directory little more
+/// than a name.
 const LONGEST_HEADER: u64 = 16 << 20;
 const PREFACE: usize = 8 + 4;
 pub(super) const FRAME: usize = PREFACE + 1 + 3 * 8 + 2 * 32;
@@ -188,7 +189,7 @@ const ENTRY: usize = 32 + 8;
 /// Of an entry of the directory, with texts of no length.
 const SMALLEST_DIRECTORY_ENTRY: usize = 8 + (8 + 16 + 8) + 8 + 8 + 8 + 8 + 8;
 
-/// What comes before the objects in a fleet's file; they follow in the same order.
+/// Encodes the header of a fleet's file; the objects follow in the same order.
 pub(super) fn fleet_header(
     fleet: &FleetName,
     head: Head,

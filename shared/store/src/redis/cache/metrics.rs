@@ -1,7 +1,7 @@
 use heliograph_shared::telemetry::from_zero;
 use prometheus::{Gauge, IntCounter, IntCounterVec, IntGauge, Opts, Registry};
 
-/// What the cache counts.
+/// Metrics of the cache.
 #[derive(Clone, Debug)]
 pub(super) struct Metrics {
     bytes: IntGauge,

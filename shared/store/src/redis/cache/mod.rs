@@ -176,7 +176,7 @@ impl Cache {
         spawn_blocking(move || cache.read_record(&fleet)).await.ok().flatten()
     }
 
-    /// What is here of a fleet, at whatever head.
+    /// The cached objects of a fleet, at whatever head.
     pub(super) async fn objects(&self, fleet: &FleetName) -> Option<Objects> {
         if !self.state().has(fleet) {
             return None;
@@ -292,7 +292,7 @@ impl Cache {
         self.read(fleet, Directory::header, |header| header).map(Header::into_record)
     }
 
-    /// What `read` reads of a fleet's file, if it is to be used. `header` finds its header. Blocks.
+    /// The result of `read` for a fleet's file, if it may be used. `header` finds its header. Blocks.
     fn read<T>(
         &self,
         fleet: &FleetName,

@@ -68,7 +68,7 @@ struct Records {
     compared_before: u64,
 }
 
-/// What the writer does next.
+/// The next job of the writer.
 #[derive(Debug)]
 pub(super) enum Job {
     Write(Work),
@@ -166,7 +166,7 @@ impl CacheState {
         fleets
     }
 
-    /// What was last written of a fleet.
+    /// The head of a fleet that was last written.
     pub(super) fn head(&self, fleet: &FleetName) -> Option<Head> {
         self.files.get(fleet).map(|file| file.head)
     }
@@ -248,7 +248,7 @@ impl CacheState {
         self.queue.offer(Work { record, snapshot }, due, last_use)
     }
 
-    /// What could not be written is tried again later, unless there is something newer by now.
+    /// Tries a failed write again later, unless a newer snapshot is pending.
     pub(super) fn postpone(&mut self, work: Work, now: Instant) {
         if self.records.contains_key(&work.snapshot.fleet) {
             let last_use = self.last_use(&work.snapshot.fleet);
@@ -256,7 +256,8 @@ impl CacheState {
         }
     }
 
-    /// What to do now: first what makes room, then the fleets with the most recent use. `all`: also what is not due.
+    /// The next job: first deletions that make room, then the fleets with the most recent use. `all`: also those that
+    /// are not due.
     pub(super) fn next_job(&mut self, now: Instant, all: bool) -> Option<Job> {
         if let Some(fleet) = self.discarded.pop_first() {
             return Some(Job::Delete(fleet));
@@ -385,7 +386,7 @@ impl CacheState {
         }
     }
 
-    /// What is here of a fleet is about to be in memory.
+    /// The cached snapshot of a fleet is about to be loaded.
     pub(super) fn loading(&mut self, fleet: &FleetName) {
         if let Some(unconfirmed) = self.unconfirmed.get_mut(fleet) {
             unconfirmed.is_loaded = true;
@@ -404,7 +405,7 @@ impl CacheState {
         self.compared = milliseconds;
     }
 
-    /// What the file of the directory is to list.
+    /// The entries for the file of the directory.
     pub(super) fn summary(&self) -> Vec<FleetSummary> {
         let fleet = |(fleet, file): (&FleetName, &File)| FleetSummary {
             fleet: fleet.clone(),

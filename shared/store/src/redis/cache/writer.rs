@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep_until, timeout};
 
-/// What came of writing a fleet.
+/// The outcome of writing a fleet.
 enum Outcome {
     Written,
     NoRoom,
@@ -178,7 +178,7 @@ impl Writer {
         }
     }
 
-    /// What is in a file, to be sealed with the newest key.
+    /// Reads a file again, so that it is sealed with the newest key.
     async fn read_again(&self, fleet: &FleetName) -> Option<Work> {
         let cached = self.cache.record_of(fleet).await?;
         let record = cached.verified(&self.shared.signer()).ok()?;

@@ -28,7 +28,7 @@ pub enum RedisConnection {
     Cluster(ClusterConnection),
 }
 
-/// What the files hold now.
+/// The content of the files.
 pub(super) struct Access {
     login: Login,
     sentinel_login: Login,

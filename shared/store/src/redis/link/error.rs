@@ -84,7 +84,7 @@ impl LinkErrorKind {
         }
     }
 
-    /// What the operator can do, if there is anything that Redis' own words do not say.
+    /// The remedy, where Redis' own error does not have it.
     fn advice(self, of_sentinel: bool) -> &'static str {
         match self {
             Self::Unavailable | Self::Other => "",

@@ -18,7 +18,7 @@ pub(super) struct OpenConnection<C> {
 /// A connection that is being made; all who wait for it share it.
 pub(super) type Attempt<C> = Shared<BoxFuture<'static, Result<OpenConnection<C>, LinkError>>>;
 
-/// What a caller who needs a connection is to do.
+/// The next step of a caller that needs a connection.
 pub(super) enum Step<C> {
     Use(OpenConnection<C>),
     Join(Attempt<C>),
@@ -28,7 +28,7 @@ pub(super) enum Step<C> {
     Refuse(LinkError),
 }
 
-/// What is reported to the operator: once for an outage, not once for an attempt.
+/// An event for the operator: once for an outage, not once for an attempt.
 #[derive(Debug)]
 pub(super) enum OutageEvent {
     Away(LinkError),
