@@ -24,7 +24,7 @@ const NOT_ENDED: &str = "status.phase!=Failed,status.phase!=Succeeded";
 /// Of those no more are of interest than these, the newest.
 const ENDED: usize = 50;
 const COMPONENT: &str = "app.kubernetes.io/component";
-/// What the admin port is called in a pod.
+/// The name of the admin port in a pod.
 const PORT_NAME: &str = "admin";
 const PORT: u16 = 19000;
 

@@ -44,7 +44,7 @@ impl AdminConnection {
         Ok(Self { sender, authority, prefix, broken: None })
     }
 
-    /// What tells why the way is broken: a connection that just ends does not.
+    /// Reports why the forwarding failed: a connection that just ends has no reason.
     pub(super) fn broken_by(
         mut self,
         why: impl Future<Output = Option<String>> + Send + 'static,

@@ -77,7 +77,7 @@ fn sample(line: &str) -> Option<Sample> {
     Some(Sample { name: name.to_owned(), labels, value: value.parse().ok()? })
 }
 
-/// What stands before the closing quote, and what behind it.
+/// The text before the closing quote, and the text after it.
 fn quoted(text: &str) -> Option<(String, &str)> {
     let mut value = String::new();
     let mut chars = text.char_indices();

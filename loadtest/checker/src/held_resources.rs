@@ -122,7 +122,7 @@ impl HeldResources {
         }
     }
 
-    /// What no cluster and no listener needs any more, a proxy drops by itself.
+    /// A proxy itself drops a resource that no cluster and no listener needs any more.
     fn drop_if_unneeded(&mut self, id: ResourceId) {
         if !id.kind.is_asked_whole() && !self.is_referred_to(&id) {
             self.remove(&id);

@@ -137,7 +137,7 @@ impl Proxy {
         gone
     }
 
-    /// What a proxy has to have before it is sent something that refers to it. All else it asks for when it has the
+    /// Finds references to resources that a proxy must have before the referrer. It asks for all others after it has the
     /// referrer.
     fn find_dangling(
         &self,

@@ -117,7 +117,7 @@ fn listener(listener: Listener) -> Vec<(ResourceType, String)> {
     found
 }
 
-/// What is found by `config_discovery` is asked for by the name of its filter.
+/// A filter with `config_discovery` refers to an extension configuration by the name of the filter.
 fn network_filter(filter: &Filter, found: &mut Vec<(ResourceType, String)>) {
     let config = match &filter.config_type {
         Some(filter::ConfigType::TypedConfig(config)) => config,

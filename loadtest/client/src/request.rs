@@ -41,7 +41,7 @@ pub(crate) struct Nonces([Option<Box<[u8]>>; ResourceType::ALL.len()]);
 
 /// A gRPC message starts with a byte for compression and four for its length.
 pub(crate) const HEADER: usize = 5;
-/// What is smaller is copied into one frame with its header.
+/// Smaller messages are copied into one frame with their header.
 const SMALL: usize = 2048;
 
 impl Request {

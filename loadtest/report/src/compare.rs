@@ -73,7 +73,7 @@ enum Unit {
     Bytes,
 }
 
-/// What is compared, in the order in which it is shown.
+/// The measures that are compared, in the order of the output.
 const MEASURES: [Measure; 21] = [
     measure("streams", Worse::Less, Unit::Count, |r| Some(r.most_streams() as f64)),
     measure("failed", Worse::More, Unit::Count, |r| Some(r.figures.counters.failed as f64)),

@@ -21,7 +21,7 @@ pub(super) enum Unit {
     Count,
 }
 
-/// What ours has to be.
+/// The target for Heliograph's figure.
 #[derive(Clone, Copy)]
 pub(super) enum Target {
     /// At most so many times the peer.

@@ -7,7 +7,7 @@ pub(super) struct Peak {
     before: u64,
 }
 
-/// What tells the kernel to forget the highest mark so far.
+/// Written to the kernel's file, this resets the peak.
 const FORGET: &str = "5";
 
 impl Peak {

@@ -114,8 +114,8 @@ impl PeerDriver {
     }
 }
 
-/// What it takes to come from one snapshot to the other: one message for each type that changes. At first every type is
-/// said, also one without resources: in state of the world a peer answers nothing about a type that has no version.
+/// The messages that lead from one snapshot to the other: one for each type that changes. At first every type is sent,
+/// also one without resources: in state of the world a peer does not answer for a type without a version.
 fn step(before: Option<&Snapshot>, after: &Snapshot) -> Bytes {
     let nothing = Tree::new();
     let mut body = Vec::new();

@@ -63,7 +63,7 @@ pub struct Person {
     pub conduct: Conduct,
 }
 
-/// What decides a node: group, turn, fleet.
+/// The key of a node: group, turn, fleet.
 type Likeness = (usize, usize, usize);
 
 impl Default for Group {
@@ -89,7 +89,7 @@ impl OneOrMore {
         }
     }
 
-    /// The value in this turn. What is left of the turn decides the next list.
+    /// The value in this turn. The rest of the turn decides the next list.
     fn pick(&self, turn: &mut usize) -> Option<&str> {
         let values = self.values();
         let count = values.len().max(1);

@@ -14,7 +14,7 @@ pub struct Finished {
 const BUSY: f64 = 0.8;
 /// For the last look at all clients.
 const FINISH_TIMEOUT: Duration = Duration::from_secs(30);
-/// Who interrupts a run does not want to wait.
+/// A user who interrupts a run does not want to wait.
 const INTERRUPTED_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl Finished {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-/// What people see while a run lasts.
+/// The progress of a run, for users.
 #[derive(Debug)]
 pub(super) struct Stage {
     now: Mutex<Scene>,
@@ -15,7 +15,7 @@ pub(super) struct Stage {
     progress: Option<Mutex<ProgressLine<Stderr>>>,
 }
 
-/// What the run is at.
+/// The current step of the run.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Scene {
     pub(super) phase: String,

@@ -95,7 +95,7 @@ pub struct Run {
     stop: CancellationToken,
 }
 
-/// What goes on beside the run. It ends when this is dropped.
+/// The tasks beside the run. They end when this is dropped.
 struct Tasks {
     handles: Vec<AbortHandle>,
     stage: Arc<Stage>,

@@ -76,7 +76,7 @@ impl Watch {
         self.each(name, |server| server.away = true);
     }
 
-    /// A server will not be there again. What it used stays counted.
+    /// A server will not come back. Its usage stays counted.
     pub(super) fn retires(&self, name: &str) {
         self.each(name, |server| server.gone = true);
     }

@@ -21,7 +21,7 @@ pub(crate) struct Kubernetes {
     _folder: TempDir,
 }
 
-/// Who may do everything.
+/// The user that may do everything.
 const ADMIN: &str = "loadtest";
 const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 /// A server answers many at once faster than one after the other.

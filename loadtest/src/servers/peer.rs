@@ -18,7 +18,7 @@ pub(super) struct Peer {
     _stdin: Option<ChildStdin>,
 }
 
-/// What it prints once it listens.
+/// The addresses that it prints once it listens.
 #[derive(Deserialize)]
 struct Addresses {
     ads: String,

@@ -27,7 +27,7 @@ pub(super) struct Crew {
     recruits: Arc<Mutex<Recruits>>,
 }
 
-/// Who connects next.
+/// The clients that connect next.
 struct Recruits {
     population: Population,
     fleets: Vec<FleetName>,

@@ -14,8 +14,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-/// What a worker knows of what servers are given to serve: enough to check by itself whether what a client is sent is
-/// right, and since when it was due.
+/// A worker's log of publications: enough to check by itself whether a response is right, and since when it was due.
 #[derive(Debug)]
 pub(super) struct PublishLog {
     knowledge: Knowledge,
@@ -37,7 +36,7 @@ struct LogState {
     last: Vec<u32>,
 }
 
-/// What the checker found: everything is counted, some is reported.
+/// The violations that the checker found: all are counted, some are reported.
 #[derive(Debug, Default)]
 struct Found {
     counts: Tally,
@@ -125,7 +124,7 @@ impl PublishLog {
         numbers.filter_map(late).collect()
     }
 
-    /// What of a nonce the order of a response depends on. The rest is another for every client.
+    /// The part of a nonce that decides about the order of a response. The rest differs for every client.
     pub(super) fn order_in<'a>(&self, nonce: &'a str) -> &'a str {
         match self.knowledge {
             Knowledge::Contents => "",
@@ -145,8 +144,8 @@ impl PublishLog {
         }
     }
 
-    /// What a resource that was sent is in the publish log. Other servers decode what they are given and encode it
-    /// again, with fields in another order.
+    /// The version in the publish log of a resource that was sent. Other servers decode resources and encode them again,
+    /// with fields in another order.
     pub(super) fn version(&self, kind: ResourceType, body: &[u8]) -> Version {
         match self.knowledge {
             Knowledge::Contents => Version::of(&canonical(kind, body)),
@@ -160,7 +159,7 @@ impl PublishLog {
         self.record(violations);
     }
 
-    /// What is wrong with where a proxy is at the end.
+    /// The violations in the state of a proxy at the end.
     pub(super) fn end(&self, proxy: &Proxy, who: &Arc<str>) -> Vec<Violation> {
         let mut violations = Vec::new();
         proxy.end(who, &self.read().publishes, &mut violations);
@@ -267,7 +266,7 @@ fn head_in(nonce: &str) -> Option<(&str, Head)> {
     Some((text, text.parse().ok()?))
 }
 
-/// What we would write for it; what is none of it stays as it is, and so differs.
+/// The body in our own encoding. A body of another type stays as it is, and so differs.
 fn canonical(kind: ResourceType, body: &[u8]) -> Vec<u8> {
     fn again<M: Message + Default>(body: &[u8]) -> Vec<u8> {
         M::decode(body).map_or_else(|_| body.to_vec(), |message| message.encode_to_vec())

@@ -228,8 +228,7 @@ impl Client {
         now.saturating_duration_since(self.since)
     }
 
-    /// How long it took to have everything, when it has that for the first time. What it lost on the way took its time
-    /// too.
+    /// The time until it had everything for the first time. The time for resources that it lost on the way counts, too.
     fn answered_at(&mut self, warm: bool, now: Instant) -> Option<Duration> {
         let first = warm && !std::mem::replace(&mut self.warm, true);
         first.then(|| now.saturating_duration_since(self.began))

@@ -38,7 +38,7 @@ use heliograph_views::{Preference, Treatment};
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-/// What the address of an endpoint begins with whose other three bytes are the number of a change.
+/// The first byte of an endpoint's address whose other three bytes are the number of a change.
 pub(super) const MARKED_NETWORK: u8 = 10;
 /// The prefix of a route's path that ends in the number of a change.
 pub(crate) const MARKED_PATH: &str = "/change/";

@@ -21,7 +21,7 @@ pub enum Conduct {
     Garbage,
 }
 
-/// What [`Conduct::Rejects`] looks at.
+/// The resources that [`Conduct::Rejects`] rejects.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Rejection {
     kind: Option<ResourceType>,

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use tokio::time::Sleep;
 use tonic::Code;
 
-/// What all members of a crowd share.
+/// The state that all members of a crowd share.
 pub(super) struct Inner<F, O> {
     servers: RwLock<(Arc<[Server]>, u64)>,
     handles: RwLock<Vec<Arc<MemberHandle<F>>>>,
@@ -274,7 +274,7 @@ impl<F: Follower, O: Observer<F>> Conversation<'_, F, O> {
         self.conduct = conduct;
     }
 
-    /// What the conduct asks for now. Whether that is to end the stream.
+    /// Does what the conduct requires now. Returns whether that is to end the stream.
     async fn misbehave(&mut self) -> bool {
         match self.conduct {
             Conduct::Well | Conduct::Rejects { .. } => self.due = None,

@@ -48,7 +48,7 @@ pub struct Transition<F> {
     pub(super) requests: Vec<Request>,
 }
 
-/// What the beginning of a stream does to a client.
+/// The effect of a stream's beginning on a client.
 pub(super) struct Opening<F> {
     pub(super) to: Arc<SharedState<F>>,
     pub(super) requests: Vec<Request>,

@@ -12,7 +12,7 @@ use std::hash::Hash;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-/// What a response leads to in a state: computed for the first client, looked up for the others.
+/// The transitions by responses: computed for the first client in a state, looked up for the others.
 pub(super) struct TransitionCache<F> {
     known: Mutex<Known<F>>,
 }
@@ -29,7 +29,7 @@ struct Known<F> {
 /// State, response, what its nonce says of its order, and what the client rejects.
 type StepKey = (Digest, Digest, Digest, Option<Arc<Rejection>>);
 
-/// What was used lately. What is missing is computed again.
+/// A cache of recently used values. A missing value is computed again.
 struct Recent<K, V> {
     entries: HashMap<K, (V, Instant)>,
     swept: Option<Instant>,
@@ -174,7 +174,7 @@ mod tests {
     use crate::samples::{self, SampleResponse};
     use proptest::prelude::*;
 
-    /// What a client does, one after another.
+    /// One step of a client.
     #[derive(Clone, Debug)]
     enum Act {
         Receives(SampleResponse),

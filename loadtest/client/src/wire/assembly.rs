@@ -36,7 +36,7 @@ struct Partial {
     content: MessageContent,
 }
 
-/// Where in a protobuf message the next byte is. What is broken is left to who reads the message in full.
+/// The position of the next byte in a protobuf message. Malformed bytes are left to the decoder of the whole message.
 #[derive(Debug, Clone, Copy)]
 enum At {
     Key(Varint),
@@ -236,7 +236,7 @@ fn cut<'a>(bytes: &mut &'a [u8], count: usize) -> &'a [u8] {
     now
 }
 
-/// What of `run` comes before `rest`, its end.
+/// The part of `run` before `rest`, its end.
 fn before_of<'a>(run: &'a [u8], rest: &[u8]) -> &'a [u8] {
     run.split_at(run.len() - rest.len()).0
 }

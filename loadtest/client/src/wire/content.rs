@@ -38,7 +38,7 @@ struct Chunks {
     enough: usize,
 }
 
-/// What one client alone holds of a message that is not complete.
+/// How much of an incomplete message one client keeps by itself.
 const CHUNK: usize = 4096;
 const MIN_CHUNKS: usize = 1024;
 

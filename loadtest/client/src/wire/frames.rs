@@ -267,7 +267,7 @@ mod tests {
         }
     }
 
-    /// What comes out when the bytes come in these portions, and are read in buffers of some size.
+    /// The output for bytes that come in these portions, and are read in buffers of some size.
     fn through(portions: &[&[u8]], size: usize) -> Vec<u8> {
         let portions = portions.iter().filter(|portion| !portion.is_empty());
         let portions = Portions(portions.map(|portion| portion.to_vec()).collect());

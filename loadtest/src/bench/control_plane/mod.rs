@@ -150,7 +150,7 @@ impl Changes<'_> {
         self.count + BURST as usize + churn::ROUTES
     }
 
-    /// What a route costs among a tenth of all, and how much of the translation is done again for it.
+    /// The cost of a route among a tenth of all, and how much of the translation is computed again for it.
     async fn among_few(&self) -> Result<(testbed::Cost, Option<f64>), BenchError> {
         let world = World::imagined(self.apps / 10, self.spare());
         let mut testbed = Testbed::start(self.bench, self.contender, world).await?;

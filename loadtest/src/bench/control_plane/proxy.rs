@@ -14,7 +14,7 @@ pub(super) struct Proxy {
     observed: Arc<watch::Sender<Observed>>,
 }
 
-/// What a proxy received since it was last asked.
+/// The resources that a proxy received since the last call.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Observed {
     /// What to look for: of which type, and which text is in it.
@@ -86,7 +86,7 @@ impl Proxy {
         self.observed.borrow().clone()
     }
 
-    /// What it observed, and when, once it has what was looked for.
+    /// Its observations and their time, once it has the wanted resource.
     pub(super) async fn found(&self, within: Duration) -> Result<(Observed, Instant), BenchError> {
         let mut observed = self.observed.subscribe();
         let found = observed.wait_for(|observed| observed.found.is_some());

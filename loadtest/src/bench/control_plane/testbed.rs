@@ -21,7 +21,7 @@ pub(super) struct Testbed {
     idle_for: Duration,
 }
 
-/// What there is before the control plane starts.
+/// The objects before the control plane starts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct World {
     /// With a Service, endpoints and a route.
@@ -33,7 +33,7 @@ pub(super) struct World {
     pub(super) port: u16,
 }
 
-/// What some changes cost, each on average, and how long each took.
+/// The average cost of some changes, and the time of each.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cost {
     /// Seconds of CPU.
@@ -52,7 +52,7 @@ const QUIET_FOR: Duration = Duration::from_secs(3);
 /// Between two changes.
 const CALM_FOR: Duration = Duration::from_millis(500);
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
-/// What it uses when nothing happens is looked at for so long: as long as some changes take, from which it is taken off.
+/// How long its usage is measured without changes: as long as some changes take, from whose usage it is subtracted.
 const IDLE: Duration = Duration::from_secs(30);
 
 impl World {
