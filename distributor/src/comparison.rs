@@ -104,7 +104,7 @@ impl Comparisons {
         self.reader.is_unconfirmed(&fleet.name)
     }
 
-    /// The head that the store has of a fleet, as of some moment after this call. Waits while the store is away.
+    /// The head that the store has of a fleet, as of some moment after this call. Waits while the store is unreachable.
     pub(crate) async fn head_of(&self, fleet: &Fleet) -> Head {
         let Comparison { requested, result } = &fleet.comparison;
         let mut results = result.subscribe();

@@ -155,7 +155,7 @@ impl AckReader {
             schedule.has_read(Instant::now());
             match read {
                 Ok(reports) => self.pass_on(Feedback::of(reports)),
-                // Who writes to the store tells the log that it is away.
+                // The writer of the store logs that it is unreachable.
                 Err(error) => {
                     self.latest.send_modify(|latest| latest.problem = Some(error.to_string()));
                 }

@@ -287,7 +287,7 @@ fn of_service_account(error: &InClusterError) -> String {
     }
 }
 
-/// Of the kinds that an operating system tells of; others may quote.
+/// Only errors of the operating system are shown; others may quote the content.
 fn in_short(error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(_) => error.to_string(),

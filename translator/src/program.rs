@@ -122,8 +122,8 @@ struct Api {
 }
 
 impl Program {
-    /// The way of the data: objects, translator, store. Everything that can be refused is, before anything runs. A Redis or
-    /// an API that is away is not: it is waited for.
+    /// The way of the data: objects, translator, store. All settings are checked before anything runs. An unreachable
+    /// Redis or API is not an error: the program waits for it.
     pub async fn start(&self, logging: Logging) -> anyhow::Result<Started> {
         let stop = CancellationToken::new();
         let readiness = Readiness::new();

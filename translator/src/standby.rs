@@ -109,7 +109,7 @@ impl Standby {
                     *known = Some(snapshot);
                 }
             }
-            // That the store is away, it tells itself. The others have their turn before this one.
+            // The store itself logs that it is unreachable. The others have their turn before this one.
             _ => {
                 self.unloaded.rotate_left(usize::from(!self.unloaded.is_empty()));
                 self.retry_at = Instant::now() + RETRY;

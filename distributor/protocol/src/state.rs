@@ -296,7 +296,7 @@ impl State {
         watch.update_subscription(subscription_request, names)?;
         released.retain(|name| !watch.covers(name));
         // Endpoints that the client no longer asks for need not follow, unless their cluster is under way to it: then
-        // it speaks of the cluster before.
+        // the request is about the previous cluster.
         let clusters = self.watches.get(warmed);
         released.retain(|name| !clusters.is_some_and(|clusters| clusters.has_in_flight(name)));
         self.owed.settle(&released);

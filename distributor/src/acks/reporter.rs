@@ -80,7 +80,7 @@ impl Reporter {
             }
             Err(error) => {
                 self.failures.inc();
-                // That the store is away is the store's to say.
+                // The store itself logs that it is unreachable.
                 if !error.is_temporary() && self.log.failed(&()) {
                     tracing::warn!(%error, "cannot report proxies' acknowledgements to the store, retrying");
                 }

@@ -187,7 +187,7 @@ impl<S: VoterState> Votes<S> {
         Dispute::new(kind, name, version, rejected, accepted)
     }
 
-    /// Looks at each proxy once, and only while there is a dispute in which few are on one side.
+    /// Reads the vote of each proxy once, and only while there is a dispute with few voters on one side.
     fn name_voters(&self, disputes: &mut [Dispute], to_name: &ToName) {
         if to_name.is_empty() {
             return;

@@ -21,7 +21,7 @@ pub(super) struct Reviewer {
     reviews: Mutex<Reviews>,
     /// Decides which new tokens are reviewed: they may be made up.
     admission: ReviewAdmission,
-    /// So many questions at once about those that are known, which wait for no new one when their stream is looked at again.
+    /// Permits for reviews of known tokens. So they do not wait for new tokens when their stream is authenticated again.
     known: Semaphore,
     /// When it last did not answer, if it has not since.
     failed: Mutex<Option<(Instant, Arc<str>)>>,

@@ -33,7 +33,7 @@ struct RecentReviews {
 const MAX_REVIEWS: usize = 60_000;
 /// How long at most a refusal does: its owner may hammer, and a new account may need a moment to be known.
 const FRESH_REFUSAL: Duration = Duration::from_secs(10);
-/// How long who was known is taken to be so while the API server is away.
+/// How long a cached identity stays valid while the API server is unreachable.
 const TRUSTED: Duration = Duration::from_secs(3600);
 
 impl Reviews {

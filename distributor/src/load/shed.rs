@@ -33,7 +33,7 @@ impl OtherReplicas {
     }
 }
 
-/// How many streams to let go in this time: what is above the mean and some tolerance, and no more than `per_second` allows.
+/// How many streams to end in this time: those above the mean and some tolerance, and no more than `per_second` allows.
 pub(crate) fn shed(own: u64, others: &[u64], time: Duration, per_second: u32) -> usize {
     if others.is_empty() {
         return 0;

@@ -61,11 +61,11 @@ struct Search {
     fleet: Option<FleetName>,
     node: Option<String>,
     state: Option<State>,
-    /// The number of the last that was looked at.
+    /// The number of the last client that was read.
     after: u64,
 }
 
-/// A client that is wanted, as it was when it was looked at.
+/// A client that matches, as it was when it was read.
 struct Found {
     client: Arc<Client>,
     status: StreamStatus,
@@ -178,7 +178,7 @@ fn lines(
 }
 
 impl Search {
-    /// Those among the next few that are wanted, perhaps none; `None` once all have been looked at.
+    /// The matches among the next few clients, perhaps none; `None` once all have been read.
     async fn next(&mut self) -> Option<Vec<Found>> {
         // A look at all of many thousands must not keep streams waiting.
         yield_now().await;

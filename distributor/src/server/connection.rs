@@ -21,8 +21,8 @@ const SEND_BUFFER: usize = 64 << 10;
 const STREAMS_PER_CONNECTION: u32 = 8;
 /// A request has a dozen headers, and the largest is a token. It also bounds how many CONTINUATION frames are read.
 const HEADERS: u32 = 16 << 10;
-/// How many streams a client may reset before they were looked at (rapid reset), and how many may be reset because the client
-/// broke the rules. Then the connection is closed.
+/// How many streams a client may reset before they were handled (rapid reset), and how many may be reset because the
+/// client broke the rules. Then the connection is closed.
 const EARLY_RESETS: usize = 20;
 const ERROR_RESETS: usize = 64;
 /// A peer that vanished without a word is noticed after both.

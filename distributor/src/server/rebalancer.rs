@@ -50,7 +50,7 @@ impl Rebalancer {
             let leaving = stop.is_cancelled();
             let streams = self.admission_control.streams() as u64;
             let presence = Presence { replica: self.replica.clone(), beat, streams, leaving };
-            // That the store is away, or takes nothing, is the store's to say.
+            // The store itself logs that it is unreachable, or accepts no writes.
             let _ = timeout(HEARTBEAT_INTERVAL, self.replicas.send_presence(presence)).await;
             beat += 1;
             if leaving {

@@ -105,7 +105,7 @@ impl Findings {
     }
 }
 
-/// What another controller looks after is none of our business.
+/// Objects of other controllers are not reported.
 fn is_of_others(status: &Status) -> bool {
     matches!(status, Status::Ignored(Ignored { elsewhere: true, .. }))
 }

@@ -32,7 +32,7 @@ pub(crate) fn line(text: &str) -> io::Result<()> {
     result(&format!("{text}\n"))
 }
 
-/// Whether a result may have colours: a person looks at it, and has not said otherwise (https://no-color.org).
+/// Whether a result may have colours: on a terminal, unless the user has disabled them (https://no-color.org).
 pub(crate) fn colour() -> bool {
     let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let is_dumb = std::env::var_os("TERM").is_some_and(|value| value == "dumb");

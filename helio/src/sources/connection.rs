@@ -25,7 +25,7 @@ pub(crate) struct AdminConnection {
 /// Resolves only when there is something to say.
 type Broken = Shared<BoxFuture<'static, String>>;
 
-/// A page that is longer is none of ours.
+/// No page of ours is longer.
 const LONGEST_PAGE: usize = 64 << 20;
 const LONGEST_LINE: usize = 1 << 20;
 
@@ -38,13 +38,13 @@ impl AdminConnection {
         prefix: &str,
     ) -> anyhow::Result<Self> {
         let (sender, connection) = handshake(TokioIo::new(stream)).await.context("no HTTP")?;
-        // It ends with what is asked over it, and tells what went wrong there.
+        // It ends with its last request, which gets the errors.
         tokio::spawn(connection);
         let (authority, prefix) = (authority.to_owned(), prefix.to_owned());
         Ok(Self { sender, authority, prefix, broken: None })
     }
 
-    /// Reports why the forwarding failed: a connection that just ends has no reason.
+    /// Sets the source of the reason why forwarding fails: a connection that just ends has none.
     pub(super) fn broken_by(
         mut self,
         why: impl Future<Output = Option<String>> + Send + 'static,

@@ -117,7 +117,7 @@ async fn finish(crew: &Crew, pipes: &mut Pipes, check: bool) -> anyhow::Result<(
     pipes.send(&WorkerMessage::Done(Box::new(crew.figures()))).await
 }
 
-/// Sends the violations, and the figures.
+/// Sends the failures, the violations and the figures.
 async fn send_all(crew: &Crew, pipes: &mut Pipes) -> anyhow::Result<()> {
     for failure in crew.failures() {
         pipes.send(&WorkerMessage::Trouble(failure)).await?;

@@ -20,8 +20,8 @@ pub struct TypeProperties {
     pub number: u32,
     /// The types whose resources must have arrived before one of this type is sent. In the table they stand before it.
     pub after: &'static [ResourceType],
-    /// The types whose resources may refer to one of this type. What a proxy no longer needs is removed once these have let
-    /// go of it.
+    /// The types whose resources may refer to one of this type. A resource that a proxy no longer needs is removed once
+    /// these no longer refer to it.
     pub referrers: &'static [ResourceType],
     /// What a proxy asks for, unless it names something: with [`Interest::All`], state of the world has all in every response.
     pub interest: Interest,
@@ -31,8 +31,8 @@ pub struct TypeProperties {
     /// Whether it goes to the newest snapshot at once, in the middle of a transition: it refers to nothing.
     pub is_immediate: bool,
     pub removal: Removal,
-    /// Whether a response has one resource at most. A proxy that stops at a bad one leaves out those behind it, and nothing
-    /// in its answer tells which those are.
+    /// Whether a response has one resource at most. A proxy that stops at a bad one leaves out those behind it, and its
+    /// answer does not show which those are.
     pub is_sent_alone: bool,
     pub sealing: Sealing,
     /// Whether an earlier version is worth going back to.

@@ -21,7 +21,7 @@ struct Connection {
 const MOST: usize = 128;
 
 impl Connections {
-    /// Its number, and what tells it to end at once.
+    /// Returns its number, and the token that ends it at once.
     pub(super) fn open(&mut self, from: IpAddr) -> (u64, CancellationToken) {
         if self.open.len() >= MOST {
             self.end_one();

@@ -134,7 +134,7 @@ impl CommandLine {
     }
 }
 
-/// Where a wrong value came from a variable, says from which; clap speaks of the flag.
+/// Names the variable that a wrong value came from; clap's error names the flag.
 fn blame_variable(error: clap::Error, keys: &[Key], args: &[OsString]) -> SettingsError {
     let wrong_value = matches!(error.kind(), ErrorKind::InvalidValue | ErrorKind::ValueValidation);
     let variable = keys.iter().filter(|_| wrong_value).find_map(|key| wrong_variable(key, args));
@@ -147,7 +147,7 @@ fn wrong_variable(key: &Key, args: &[OsString]) -> Option<SettingsError> {
         let arg = arg.to_string_lossy();
         arg.strip_prefix(&flag).is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
     };
-    // The flag wins, so that the variable is not even looked at.
+    // The flag overrides the variable, which is not even read.
     let variable = key.variable.clone().filter(|_| !args.iter().any(is_flag))?;
     let value = std::env::var_os(&variable).filter(|value| !value.is_empty())?;
     let reason = file::check(key, &value.to_string_lossy()).err()?;

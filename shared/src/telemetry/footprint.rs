@@ -13,7 +13,7 @@ pub(super) struct Footprint {
     started: Gauge,
 }
 
-/// In which the kernel tells times, on every machine that we build for.
+/// The kernel's unit of times, on every machine that we build for.
 const TICKS_PER_SECOND: f64 = 100.0;
 
 /// The kernel's figures of a process, as far as they can be read.

@@ -129,7 +129,7 @@ pub trait Replicas: Send + Sync + 'static {
 /// How far one reader is.
 pub trait Watch: Send {
     /// The next change. A fleet's records come in order, never one older than the last; a slow reader skips some and
-    /// still gets the newest. While the store is away this waits. Dropping the future loses nothing.
+    /// still gets the newest. While the store is unreachable this waits. Dropping the future loses nothing.
     fn next(&mut self) -> BoxFuture<'_, Notice>;
 
     /// The newest records that this watch returned of fleets which the store has lost since, and of those whose newest

@@ -59,7 +59,7 @@ pub fn hosts_of(table: &Bytes) -> BTreeSet<String> {
     table.virtual_hosts.into_iter().map(|host| host.name).collect()
 }
 
-/// An entry of a table, encoded. `None`: it is no route of ours.
+/// An entry of a table, encoded. `None`: its name is not one of ours.
 pub fn entry(encoded: &[u8]) -> Option<Entry> {
     entry_of(&Route::decode(encoded).ok()?)
 }
@@ -93,7 +93,7 @@ pub fn quoted(entries: &[Entry], words: &str) -> BTreeSet<Meant> {
         };
         saying.map(|entry| (entry.route.clone(), Some(meant(entry)))).collect()
     };
-    // What is longest tells most.
+    // The longest quotation is the most specific.
     quotes(words).take(QUOTES).map(saying).find(|found| !found.is_empty()).unwrap_or_default()
 }
 

@@ -136,7 +136,7 @@ impl Aggregation {
         }
         for RejectionReport { kind, detail, resources, .. } in &report.rejections {
             for (name, version) in resources {
-                // That something is not let go of is no fault of what there is.
+                // A rejected removal is no fault of an existing resource.
                 let Some(version) = version else { continue };
                 let rejected = (*kind, name.clone(), *version);
                 rejections.entry(rejected).or_default().words = detail.as_str().into();

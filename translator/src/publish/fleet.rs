@@ -51,7 +51,7 @@ pub(super) struct Fleet {
     stored_state: StoredState,
     /// A write whose outcome is not known. Nothing newer goes before it is.
     in_flight: Option<Step>,
-    /// A write was refused: what the store holds must be looked at first.
+    /// A write was refused: the store must be inspected first.
     unsure: bool,
     /// The store did not hold what was written, in words.
     repair: Option<&'static str>,

@@ -96,7 +96,7 @@ impl Pin {
             number: *number,
             at: record.clone(),
             snapshot: snapshot.cloned(),
-            // Whether the store has the order is not known yet; what it says next tells.
+            // Whether the store has the order is not known yet; its next answer shows it.
             lost: false,
         });
         true

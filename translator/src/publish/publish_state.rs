@@ -66,7 +66,7 @@ pub(super) enum NextAction {
     GoOn,
     /// The fleet is left alone for a while: the step failed for this many times.
     Rest(u32),
-    /// What the store holds must be looked at.
+    /// The store must be inspected.
     Survey,
 }
 

@@ -12,7 +12,7 @@ const QUARANTINED: &str =
     "proxies reject it; until it changes, other proxies are served its last accepted version";
 const LIFTED: &str = "more proxies have it than reject it: all proxies are served it again";
 
-/// Logs which fleets operators hold, and which they let go on.
+/// Logs which fleets operators have pinned, and which they have released.
 pub(super) fn log_pins(before: &BTreeMap<FleetName, Pinned>, now: &BTreeMap<FleetName, Pinned>) {
     for (fleet, pinned) in now.iter().filter(|(fleet, _)| !before.contains_key(*fleet)) {
         tracing::warn!(%fleet, "pinned to {pinned}");

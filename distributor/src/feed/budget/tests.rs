@@ -127,7 +127,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What must be true of the budget, told by who only looks at what it says.
+/// A model of the budget's invariants, from its outputs alone.
 #[derive(Default)]
 struct Model {
     bytes: BTreeMap<FleetName, u64>,

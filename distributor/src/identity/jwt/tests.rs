@@ -212,7 +212,7 @@ fn what_a_token_says_of_itself_is_read_without_proof() {
 fn what_is_judged_by_another_is_refused_before_only_where_that_one_would_refuse_it() {
     let (issuer, forger) = (Issuer::new("one"), Issuer::new("one"));
     let screen = |token: &str| issuer.keys().screen(token, "heliograph", at(NOW));
-    // Of what another judges, nothing but the audience and the end is looked at.
+    // Of a token that is reviewed afterwards, only the audience and the expiry are checked.
     let claims = |other: Value| {
         let mut with = json!({ "iss": null, "sub": null });
         with.as_object_mut().unwrap().extend(other.as_object().unwrap().clone());

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 /// The pages that are kept as they are, and what they are called in a bundle.
 const PAGES: [(&str, &str); 6] = [
-    // The first and the least: who does not answer it is away.
+    // The first and smallest page: a program that does not answer it is unreachable.
     ("/readyz", "readyz.txt"),
     ("/metrics", "metrics.txt"),
     ("/logging", "logging.txt"),
@@ -61,7 +61,7 @@ pub(super) async fn gather(
             bundle.add_json(format!("fleets/{}.json", name.join("/")), &content)?;
         }
     }
-    // A long list takes its time. Who is away is not asked again.
+    // A long list takes its time. Unreachable programs are not asked again.
     let asked = sources.only(|name| given.iter().any(|(it, _)| it == name)).with_long_timeout();
     let mut listed = asked.try_to_ask(async |_, port| proxies::Reply::from(port, "").await).await;
     missing.append(&mut listed.silent);

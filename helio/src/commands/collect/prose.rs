@@ -62,7 +62,7 @@ const BEHIND: [&str; 23] = [
     "from", "here", "in", "on", "or", "since", "so", "until", "when", "while", "with", "yet",
 ];
 
-/// So much of what comes before is looked at.
+/// How much of the preceding text is checked.
 const NEAR: usize = 200;
 
 /// A word of a sentence and a colon: neither the end of a longer name, nor `token=`, nor `"token":`, nor `token:` and a

@@ -69,7 +69,7 @@ impl Scrubber {
         self.without_words(&text)
     }
 
-    /// A name may be in the value of the one before, so what follows a name is looked at again.
+    /// A name may be in the value of the one before, so the text after a name is checked again.
     fn without_words(&self, text: &str) -> String {
         let (mut scrubbed, mut done) = (String::with_capacity(text.len()), 0);
         while let Some(found) = self.word.captures_at(text, done) {

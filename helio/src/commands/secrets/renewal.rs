@@ -219,7 +219,7 @@ mod tests {
         }
     }
 
-    /// Through several authorities: an Envoy and a distributor that each may be a day behind always understand each other.
+    /// Through several CAs: an Envoy always trusts the distributor, though each may be a day behind.
     #[test]
     fn nobody_is_shown_a_certificate_that_it_does_not_trust() {
         let mut before = Kept::default().run(&names(), day(0)).0;

@@ -27,7 +27,7 @@ pub(crate) struct Status {
     pub(super) fleets: Vec<Fleet>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) store: Option<StoreFacts>,
-    /// A line for each, which tells what to do.
+    /// A line for each, with the remedy.
     problems: Vec<String>,
     pub(crate) silent: Vec<Silent>,
     /// See [`Answers::is_whole`].

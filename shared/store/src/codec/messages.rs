@@ -167,7 +167,7 @@ impl TryFrom<Record> for crate::Record {
     type Error = CodecError;
 
     fn try_from(record: Record) -> Result<Self, CodecError> {
-        // What a newer program tells of types that this one does not serve is left out.
+        // Types of a newer program that this one does not serve are left out.
         let roots = record
             .roots
             .iter()

@@ -126,7 +126,7 @@ impl RedisStore {
         Self::open(link, keys, options, None, registry)
     }
 
-    /// For a reader, which has its last good snapshots on its disk and begins with them while Redis is away.
+    /// For a reader, which has its last good snapshots on its disk and begins with them while Redis is unreachable.
     /// [`SnapshotCache::write`] puts them there.
     pub fn with_cache(
         link: Link,

@@ -66,7 +66,7 @@ impl Names {
         self.of_index("pins")
     }
 
-    /// The channel that tells of changes.
+    /// The channel of the doorbell.
     pub(crate) fn bell(&self) -> String {
         self.of_index("bell")
     }

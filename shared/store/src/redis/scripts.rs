@@ -71,7 +71,7 @@ impl Call {
     }
 
     /// By its hash, and with its text where that is not known. `redis::Script` would load the text into all masters of a
-    /// Cluster first, and so fail where one of them is away that is not needed.
+    /// Cluster first, and so fail if one of them is unreachable that is not needed.
     pub(super) async fn run(&self, connection: &mut impl ConnectionLike) -> RedisResult<Reply> {
         let by_hash = self.command("EVALSHA", &self.script.hash);
         let answer: RedisResult<Vec<Vec<u8>>> = match by_hash.query_async(connection).await {

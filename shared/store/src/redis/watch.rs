@@ -157,7 +157,7 @@ impl RedisWatch {
         }
     }
 
-    /// While Redis is away, a try each second or two is enough.
+    /// While Redis is unreachable, one attempt each second or two is enough.
     fn wait(&mut self) {
         self.due = Instant::now() + Duration::from_millis(fastrand::u64(COMPARE_INTERVAL_MS));
     }
@@ -293,7 +293,7 @@ impl RedisWatch {
         }
     }
 
-    /// The link says when Redis is away. If it is there and answers nothing but errors, that is said here.
+    /// The link reports that Redis is unreachable. This reports that Redis is there and answers only errors.
     fn report_failure(&mut self, error: &StoreError) {
         if self.outage.failed(Instant::now(), self.shared.link.is_away()) {
             tracing::warn!("cannot read changes from Redis: {error}; retrying");

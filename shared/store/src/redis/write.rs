@@ -36,7 +36,8 @@ impl Shared {
         if publication.expected.is_none() {
             self.enter(&record).await?;
         }
-        // Without what is there, nothing tells what is garbage; then all is written, most of it to where it is already.
+        // Without the objects in the store it is not known which become garbage; then all are written, most of them
+        // where they are already.
         let held = publication.held.as_deref().filter(|_| publication.expected.is_some());
         if let Some(held) = held
             && let Err(error) = self.make_room(held, published.bytes as u64).await
@@ -87,8 +88,8 @@ impl Shared {
         self.forget_order(&record.fleet).await
     }
 
-    /// Tells readers of a head. In a Cluster the index is in another slot than the fleet, and so it comes after the commit;
-    /// if it does not come at all, the next inspection repairs it. `wrong` is what the index has and should not.
+    /// Announces a head to readers. In a Cluster the index is in another slot than the fleet, and so it comes after the
+    /// commit; if it does not come at all, the next inspection repairs it. `wrong` is what the index has and should not.
     pub(super) async fn announce(
         &self,
         fleet: &FleetName,

@@ -103,7 +103,7 @@ pub(super) const BACKOFF: Backoff =
 pub(super) const RESEALED: Backoff = Backoff::new(Duration::from_secs(2), Duration::from_secs(60));
 /// After how many failed loads a record counts as damaged: once may be a record that was replaced meanwhile.
 const DAMAGE_ATTEMPTS: u32 = 2;
-/// After how many attempts a fleet of the start no longer holds up the others while the store is away.
+/// After how many attempts a fleet of the start no longer delays the others while the store is unreachable.
 pub(super) const START_ATTEMPTS: u32 = 5;
 /// How many secrets a line of the log names.
 const MAX_NAMED_SECRETS: usize = 10;

@@ -68,7 +68,7 @@ fn refusal(spec: &gateway::GatewaySpec, owner: &FleetOwner) -> Option<Condition>
         allowed_listeners: _,
         default_scope,
         gateway_class_name: _,
-        // Looked at by `parameters` and `infra`.
+        // Read by `parameters` and `infra`.
         infrastructure: _,
         listeners: _,
         // Its listeners and conditions say what is wrong with it, but for what is said here.

@@ -120,7 +120,7 @@ fn parts(secret: &core::Secret) -> Result<Parts<'_>, String> {
     if chain.is_empty() {
         return Err("tls.crt holds no certificate".to_owned());
     }
-    // Envoy loads the whole chain, and the key's check below looks at its first certificate only.
+    // Envoy loads the whole chain, and the check of the key below reads its first certificate only.
     if chain.iter().any(|certificate| ParsedCertificate::try_from(certificate).is_err()) {
         return Err("tls.crt holds something that is not a certificate".to_owned());
     }

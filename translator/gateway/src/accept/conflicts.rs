@@ -81,7 +81,7 @@ fn conflict(one: &Listener, other: &Listener) -> Option<(Conflict, &'static str)
     if one.port != other.port {
         return Some((Conflict::Port, "a port that proxies bind at the same number"));
     }
-    // Whether a connection begins with TLS tells plain HTTP from HTTPS.
+    // The first bytes of a connection distinguish plain HTTP from HTTPS.
     if one.protocol != other.protocol {
         let is_possible = one.protocol.may_share_port() && other.protocol.may_share_port();
         return (!is_possible).then_some(OTHER_PROTOCOL);

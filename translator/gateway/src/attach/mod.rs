@@ -267,7 +267,7 @@ fn attach(
     parent
 }
 
-/// The listeners that the reference means and that let the route in. Gateway API tells three failures apart.
+/// The listeners that the reference names and that allow the route. Gateway API distinguishes three failures.
 fn allowed<'a>(
     reader: &Reader<'_>,
     key: &RouteId,

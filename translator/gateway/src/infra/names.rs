@@ -134,7 +134,7 @@ const LONGEST: usize = 63;
 const LONGEST_ACCOUNT: usize = 253;
 const HASH: usize = 10;
 
-/// `text` with a hash of `whole` at its end, which tells apart what is the same when it is cut.
+/// `text` with a hash of `whole` at its end, which distinguishes names that are equal when they are cut.
 fn cut(text: &str, whole: &str, longest: usize) -> String {
     let hash = blake3::hash(whole.as_bytes()).to_hex();
     let kept: String = text.chars().take(longest - HASH - 1).collect();

@@ -179,7 +179,7 @@ fn container(renderer: &Renderer<'_>, mounts: Vec<VolumeMount>) -> Container {
         env: Some(vec![
             from_field("POD_NAME", "metadata.name"),
             from_field("POD_NAMESPACE", "metadata.namespace"),
-            // Where Kubernetes tells pods of their zone; otherwise it is empty, and the directory knows it.
+            // Set where Kubernetes copies the zone to pods; otherwise it is empty, and the inventory has the zone.
             from_field("ZONE", "metadata.labels['topology.kubernetes.io/zone']"),
         ]),
         // Not those of listeners, which the Service knows by number: one more would replace every pod.

@@ -22,7 +22,7 @@ pub struct Infra {
 pub struct Proxies {
     #[serde(skip)]
     pub owner: FleetOwner,
-    /// Tells this owner from one of the same name that was there before.
+    /// Distinguishes this owner from an earlier one of the same name.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub uid: String,
     /// For everything that is made.

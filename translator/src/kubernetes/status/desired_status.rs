@@ -164,8 +164,8 @@ fn entries_of_ours(list: &str, written: &Value) -> Value {
     json!({ list: ours.collect::<Vec<_>>() })
 }
 
-/// A route is given to proxies as part of a table, which they have or have not. So only what is wrong is said of it: Envoy's
-/// own words, beside `Accepted`, which tells what Gateway API makes of the route and does not change with the proxies.
+/// A route is sent to proxies as part of a table, which they have or have not. So its status reports only rejections,
+/// with Envoy's error, beside `Accepted`, which is about the route itself and does not change with the proxies.
 fn of_route(mut status: RouteStatus, blame: &[&Blame], report: &Report) -> RouteStatus {
     for parent in &mut status.parents {
         let here = blame.iter().copied().filter(|blame| blame.fleet == parent.fleet);

@@ -176,7 +176,7 @@ impl StatusWriter {
                 self.queue.retry_at(key, now);
                 return now + wait;
             }
-            // One object tells whether the others may be written.
+            // One object is tried, to find out whether the others may be written.
             if let Some(due) = self.forbidden.get_mut(&key.kind) {
                 *due = now + BACKOFF.longest;
             }

@@ -41,7 +41,7 @@ pub(super) struct ObjectEvent {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct List {
     pub(super) name: &'static str,
-    /// The field that tells entries of one controller apart.
+    /// The field that distinguishes entries of one controller.
     reference: &'static str,
     /// How many entries the API allows, those of all controllers together.
     most: usize,
@@ -83,7 +83,7 @@ pub(super) fn list_of(kind: Kind) -> Option<List> {
     }
 }
 
-/// The generation that a status is about. Both sides must speak of the same: an older one never goes over a newer.
+/// The generation that a status is about. Both sides must be about the same: an older one never overwrites a newer.
 pub(super) fn is_current(desired: Option<i64>, seen: &ObservedObject) -> bool {
     desired.is_none_or(|generation| generation == seen.generation)
 }

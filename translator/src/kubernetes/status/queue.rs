@@ -10,7 +10,7 @@ pub(super) struct StatusQueue {
     entries: BTreeMap<ObjectKey, Entry>,
     /// Who waits, by rank and then by the time from which it may be its turn.
     waiting: [BTreeMap<QueuePosition, ObjectKey>; 2],
-    /// Tells apart what came at the same time.
+    /// Distinguishes objects that came at the same time.
     count: u64,
 }
 

@@ -40,8 +40,8 @@ pub(super) enum Entry {
     Absent,
 }
 
-/// Tells whether a file is still the one that was read. Size and times catch a write in place, the identity
-/// catches a rename or a symlink that leads elsewhere.
+/// Identifies the version of a file that was read. Size and times change with a write in place, the identity with a
+/// rename or a symlink that leads elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Fingerprint {
     pub(super) identity: Identity,

@@ -197,7 +197,7 @@ mod tests {
         }
     }
 
-    /// One kind that the API fails to list is no API that is away.
+    /// An API that fails to list one kind is not unreachable.
     #[test]
     fn an_answer_is_about_its_kind() {
         let failed = of(503);

@@ -118,7 +118,7 @@ async fn open_named_by_sentinels(
             Ok(master) if tried.contains(&master) => continue,
             Ok(master) => master,
             Err(error) => {
-                // What a master said is worth more than a Sentinel that is away.
+                // The error of a master is more useful than that of an unreachable Sentinel.
                 if tried.is_empty() {
                     reason = error;
                 }
@@ -163,7 +163,7 @@ async fn ask_sentinel(
     }
 }
 
-/// HELLO tells the role, and is the one way to ask for it that needs no permission.
+/// HELLO returns the role, and is the only command for it that needs no permission.
 async fn open_if_master(
     settings: &RedisSettings,
     access: &Access,

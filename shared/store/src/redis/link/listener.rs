@@ -73,7 +73,7 @@ async fn listen(settings: RedisSettings, channel: String, events: mpsc::Sender<L
             }
             Err(error) => {
                 failures = failures.saturating_add(1);
-                // That Redis is away is reported by the link; here is what only a listener finds out.
+                // The link reports that Redis is unreachable; this reports errors that only a listener finds.
                 let ours = matches!(error.kind, LinkErrorKind::NoPermission | LinkErrorKind::Other);
                 if ours && log.failed(&error.kind) {
                     warn!("cannot subscribe to {channel}, so changes arrive later: {error}");

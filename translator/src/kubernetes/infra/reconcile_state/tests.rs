@@ -310,7 +310,7 @@ fn of_gateways_whose_names_come_to_the_same_one_has_it_and_the_other_waits() {
         let fleet = |name: &str| format!("shop/{name}");
         let refused = |name: &str, by: &str| format!("shop/{name}: {by}");
 
-        // Both are new: the same one has it, in whatever order they are looked at.
+        // Both are new: the same one has it, in whatever order they are handled.
         state.update_wanted(&wanted(&[one, other]));
         let did = work(&mut state, now);
         assert_eq!(did, (vec![fleet(first)], vec![refused(second, first)]));

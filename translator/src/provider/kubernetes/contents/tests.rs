@@ -27,7 +27,7 @@ fn metadata(key: &ObjectKey, version: u64) -> ObjectMeta {
     }
 }
 
-/// A Gateway as its watch tells it.
+/// A Gateway as its watch sends it.
 fn naming(key: &ObjectKey, generation: u64, names: &[&str]) -> Event {
     let reference = |name: &&str| json!({ "name": name, "namespace": "shop" });
     let references: Vec<Value> = names.iter().map(reference).collect();
@@ -39,7 +39,7 @@ fn naming(key: &ObjectKey, generation: u64, names: &[&str]) -> Event {
     Event::Applied(Kind::Gateway.read(metadata, &mut json!({ "spec": spec })).unwrap())
 }
 
-/// A Secret as its watch tells it.
+/// A Secret as its watch sends it.
 fn existing(key: &ObjectKey, version: u64) -> Event {
     Event::Applied(Kind::Secret.read(metadata(key, version), &mut json!({})).unwrap())
 }

@@ -33,7 +33,7 @@ fn only_a_mistake_in_the_flags_ends_the_program() {
     }
 }
 
-/// A socket where the lock is to be: that it cannot be opened for writing is none of the mistakes.
+/// A socket in the place of the lock: that it cannot be opened for writing is not an expected error.
 #[test]
 fn with_a_disk_that_fails_what_is_there_is_read() {
     let there = tempfile::tempdir().unwrap();
