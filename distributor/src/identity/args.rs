@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{MissedTickBehavior, interval};
 
-/// The flags that say how clients are known, and what they may read. Without any, nobody is asked.
+/// The flags that say how clients are known, and what they may read. Without any, no client is authenticated.
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Identity")]
 pub struct SecurityArgs {

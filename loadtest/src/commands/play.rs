@@ -84,7 +84,7 @@ enum Drive {
     Store,
     /// Files in a directory
     Files,
-    /// Nobody: the clients only watch
+    /// No changes: the clients only watch
     None,
 }
 
