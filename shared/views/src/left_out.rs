@@ -23,6 +23,9 @@ pub struct LeftOut {
     /// What a proxy said.
     #[prost(string, tag = "6")]
     pub words: String,
+    /// Of matches that are dropped, what any proxy can hold stays. A translator that does not know this drops all of each.
+    #[prost(bool, tag = "7")]
+    pub has_outlines: bool,
 }
 
 /// A rule of a route whose requests are answered with an error.
@@ -30,7 +33,7 @@ pub struct LeftOut {
 pub struct LeftOutRule {
     #[prost(uint32, tag = "1")]
     pub index: u32,
-    /// The matches that the proxy itself rejects: they are not served at all.
+    /// The matches that the proxy itself rejects: what is left of each is an outline that any proxy can hold.
     #[prost(uint32, repeated, tag = "2")]
     pub dropped: Vec<u32>,
 }
@@ -58,7 +61,7 @@ impl LeftOut {
         self.rules.is_empty() || self.rule(index).is_some()
     }
 
-    /// Whether a match is not served at all.
+    /// Whether a match is dropped.
     pub fn drops(&self, rule: usize, index: usize) -> bool {
         let is_it = |dropped: &u32| usize::try_from(*dropped) == Ok(index);
         self.is_dropped || self.rule(rule).is_some_and(|rule| rule.dropped.iter().any(is_it))

@@ -1,4 +1,5 @@
-use crate::{names, policy, route};
+use crate::outline::Missing;
+use crate::{names, outline, policy, route};
 use bytes::Bytes;
 use heliograph_envoy::Message;
 use heliograph_model::{HttpPolicy, HttpRoute, HttpRule, Precedence, RouteId, TableKey};
@@ -7,32 +8,67 @@ use heliograph_model::{HttpPolicy, HttpRoute, HttpRule, Precedence, RouteId, Tab
 #[derive(Clone, Debug, PartialEq)]
 pub struct CompiledMatch {
     pub precedence: Precedence,
+    /// It is there for a match that proxies reject, and takes nothing from any other of the same precedence.
+    pub is_outline: bool,
     pub encoded: Bytes,
+}
+
+/// What is to stay of a match.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    Match,
+    /// What Envoy can hold for certain, which may be more than the match.
+    Outline,
+    /// The same, but not if it is the match itself: Envoy rejects that.
+    OtherOutline,
+    Nothing,
+}
+
+/// The matches of a rule as Envoy reads them.
+#[derive(Debug, Default)]
+pub struct CompiledRule {
+    /// In the order of the rule's matches.
+    pub matches: Vec<CompiledMatch>,
+    /// The matches that are not there as they were written.
+    pub missing: Option<Missing>,
+    /// Requests of a match that is missing are in none of the matches.
+    pub is_open: bool,
 }
 
 /// The most bytes of a message's length and a match's number.
 const FRAME: u64 = 16;
 
-/// A rule as Envoy reads it, in the order of its matches. `is_dropped` says which of them are left out.
+/// A rule as Envoy reads it. `keep` says what stays of each of its matches.
 pub fn compile(
     id: &RouteId,
     index: usize,
     rule: &HttpRule,
     policy: &HttpPolicy,
     table: &TableKey,
-    is_dropped: impl Fn(usize) -> bool,
-) -> Vec<CompiledMatch> {
-    let mut compiled = Vec::new();
+    keep: impl Fn(usize) -> Keep,
+) -> CompiledRule {
+    let mut compiled = CompiledRule::default();
     for (alternative, http_match) in rule.matches.iter().enumerate() {
-        if is_dropped(alternative) {
+        let name = format!("{}/{index}/{alternative}", names::route(id));
+        let precedence = Precedence::of(http_match);
+        let is_plain = || outline::is_plain(http_match);
+        let keep = keep(alternative);
+        if keep == Keep::Match || (keep == Keep::Outline && is_plain()) {
+            let routes = route::routes(&name, rule, policy, http_match, table);
+            compiled.matches.extend(routes.into_iter().map(|route| CompiledMatch {
+                precedence: precedence.clone(),
+                is_outline: false,
+                encoded: route.encode_to_vec().into(),
+            }));
             continue;
         }
-        let name = format!("{}/{index}/{alternative}", names::route(id));
-        let routes = route::routes(&name, rule, policy, http_match, table);
-        compiled.extend(routes.into_iter().map(|route| CompiledMatch {
-            precedence: Precedence::of(http_match),
-            encoded: route.encode_to_vec().into(),
-        }));
+        let has_outline = keep == Keep::Outline || (keep == Keep::OtherOutline && !is_plain());
+        let outline =
+            has_outline.then(|| outline::compiled(&name, rule, http_match, table)).flatten();
+        compiled.is_open |= outline.is_none();
+        compiled.matches.extend(outline);
+        let missing = Missing::of(http_match, precedence);
+        compiled.missing = Missing::joined(compiled.missing.take(), Some(missing));
     }
     compiled
 }

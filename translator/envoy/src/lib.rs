@@ -10,6 +10,7 @@ mod endpoints;
 mod filters;
 mod listener;
 pub mod names;
+mod outline;
 mod overlay;
 mod policy;
 pub mod rejection;
@@ -21,14 +22,15 @@ mod tls;
 mod virtual_host;
 
 pub use cluster::cluster;
-pub use compiled::{CompiledMatch, compile, size};
+pub use compiled::{CompiledMatch, CompiledRule, Keep, compile, size};
 pub use endpoints::endpoints;
 pub use listener::listener;
+pub use outline::Missing;
 pub use overlay::{Patch, variant};
 pub use route::{Pattern, patterns};
 pub use secret::secret;
 pub use table::table;
-pub use virtual_host::{misdirected, virtual_host};
+pub use virtual_host::{closed, misdirected, virtual_host};
 
 use heliograph_envoy::envoy::config::core::v3::config_source::ConfigSourceSpecifier;
 use heliograph_envoy::envoy::config::core::v3::{

@@ -58,13 +58,22 @@ pub(crate) fn routes(
 
 /// For hosts of another listener. RFC 9110, 15.5.20: the client may ask again on another connection.
 pub(crate) fn misdirected() -> Route {
+    everything("misdirected", 421)
+}
+
+/// For requests that may be those of a match which proxies reject.
+pub(crate) fn closed() -> Route {
+    everything("closed", 500)
+}
+
+fn everything(name: &str, status: u32) -> Route {
     Route {
-        name: "misdirected".to_owned(),
+        name: name.to_owned(),
         r#match: Some(RouteMatch {
             path_specifier: Some(PathSpecifier::Prefix("/".to_owned())),
             ..Default::default()
         }),
-        action: Some(answer(421)),
+        action: Some(answer(status)),
         ..Default::default()
     }
 }
@@ -298,6 +307,6 @@ fn retry_policy(rule: &HttpRule) -> Option<RetryPolicy> {
     })
 }
 
-fn answer(status: u32) -> route::Action {
+pub(crate) fn answer(status: u32) -> route::Action {
     route::Action::DirectResponse(DirectResponseAction { status, ..Default::default() })
 }

@@ -22,3 +22,8 @@ pub fn virtual_host<'a>(host: &Hostname, routes: impl IntoIterator<Item = &'a [u
 pub fn misdirected(host: &Hostname) -> Bytes {
     virtual_host(host, [&*route::misdirected().encode_to_vec()])
 }
+
+/// What comes last at a host where requests may be those of a match that is missing: they are answered with 500.
+pub fn closed() -> Bytes {
+    route::closed().encode_to_vec().into()
+}

@@ -87,7 +87,14 @@ fn reason(kind: Kind) -> &'static Reason {
 fn words(kind: Kind, left_out: &LeftOut) -> String {
     let effect = match (kind, left_out.is_dropped) {
         (Kind::ViewPolicy, _) => "Its overlays are left out".to_owned(),
-        (_, true) => "The route is left out, with its matches".to_owned(),
+        (_, true) if left_out.has_outlines => {
+            "The route is left out: requests of its matches, and those that only a regular expression or an unusual character \
+             tells from them, are answered with an error"
+                .to_owned()
+        }
+        (_, true) => "The route is left out, with its matches: for its hostnames, only requests that other routes for these \
+                      hostnames match are served"
+            .to_owned(),
         (_, false) if left_out.rules.is_empty() => {
             "The route is left out: its requests are answered with an error".to_owned()
         }
@@ -111,7 +118,10 @@ fn of_rules(left_out: &LeftOut) -> String {
     });
     let dropped: Vec<_> = dropped.collect();
     if !dropped.is_empty() {
-        effect += &format!(", and match {} is dropped", dropped.join(", "));
+        effect += &format!(
+            ", and match {} is dropped: so are answered those that only a regular expression tells from its requests",
+            dropped.join(", ")
+        );
     }
     effect
 }

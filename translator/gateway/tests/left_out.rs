@@ -5,6 +5,7 @@
 use bytes::Bytes;
 use heliograph_envoy::Message;
 use heliograph_envoy::envoy::config::route::v3::route::Action;
+use heliograph_envoy::envoy::config::route::v3::route_match::PathSpecifier;
 use heliograph_envoy::envoy::config::route::v3::{Route, RouteConfiguration};
 use heliograph_gateway::left_out::{object_name, object_of};
 use heliograph_gateway::objects::{Document, Kind, ObjectKey, ObjectName, parse};
@@ -142,8 +143,9 @@ fn a_rule_that_is_left_out_answers_with_an_error_and_all_else_is_as_it_was() {
     let message = condition(&world, "bad").unwrap();
     assert_eq!(
         message,
-        "Requests of rule 1 are answered with an error, and match 1 of rule 1 is dropped, because proxies reject it: it is \
-         too large. Heliograph tries it again when it changes, or when its annotation heliograph.dev/retry changes"
+        "Requests of rule 1 are answered with an error, and match 1 of rule 1 is dropped: so are answered those that only a \
+         regular expression tells from its requests, because proxies reject it: it is too large. Heliograph tries it again when it \
+         changes, or when its annotation heliograph.dev/retry changes"
     );
     assert_eq!(condition(&world, "new"), None);
     assert_eq!(outcome.work.of("compiled_route"), 1, "{:?}", outcome.work);
@@ -340,29 +342,196 @@ fn an_expression_does_not_put_the_blame_on_others() {
     }
 }
 
+/// What an Envoy with this table does with a request for a path.
+fn ask(world: &World, host: &str, path: &str) -> String {
+    let table = RouteConfiguration::decode(table(world).body.as_ref()).unwrap();
+    let length = |domain: &str| match domain.strip_prefix('*') {
+        None => (domain == host).then_some(usize::MAX),
+        Some(rest) => host.ends_with(rest).then_some(rest.len()),
+    };
+    let hosts = table.virtual_hosts.iter().filter_map(|it| Some((length(&it.name)?, it)));
+    let Some((_, host)) = hosts.max_by_key(|(length, _)| *length) else { return "404".to_owned() };
+    let mut matching = host.routes.iter().filter(|route| {
+        match route.r#match.as_ref().unwrap().path_specifier.as_ref().unwrap() {
+            PathSpecifier::Path(it) => path == it,
+            PathSpecifier::Prefix(it) => path.starts_with(it),
+            PathSpecifier::PathSeparatedPrefix(it) => {
+                path.strip_prefix(it).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+            }
+            // Those of these tests.
+            PathSpecifier::SafeRegex(it) => {
+                let rest = path.strip_prefix(it.regex.strip_suffix("[0-9]+").unwrap());
+                rest.is_some_and(|rest| rest.bytes().all(|letter| letter.is_ascii_digit()))
+            }
+            other => panic!("{other:?}"),
+        }
+    });
+    match matching.next() {
+        None => "404".to_owned(),
+        Some(route) => match answers(route) {
+            Some(status) => status.to_string(),
+            None => route.name.split('/').nth(2).unwrap().to_owned(),
+        },
+    }
+}
+
+/// A route for hosts and matches of its own.
+fn route_for(namespace: &str, name: &str, hosts: &[&str], matches: &str) -> String {
+    let hosts = hosts.join(", ");
+    format!(
+        "
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {{name: {name}, namespace: {namespace}}}
+spec:
+  parentRefs: [{{name: web, namespace: infra}}]
+  hostnames: [{hosts}]
+  rules: [{{matches: [{matches}], backendRefs: [{{name: cart, namespace: shop, port: 80}}]}}]
+---
+apiVersion: gateway.networking.k8s.io/v1beta1
+kind: ReferenceGrant
+metadata: {{name: {namespace}, namespace: shop}}
+spec:
+  from: [{{group: gateway.networking.k8s.io, kind: HTTPRoute, namespace: {namespace}}}]
+  to: [{{group: '', kind: Service}}]
+"
+    )
+}
+
+const EXPRESSION: &str = "{path: {type: RegularExpression, value: '/api/[0-9]+'}}";
+
+/// Both ways to leave a route out as a whole.
+fn whole(world: &World, name: &str) -> [LeftOut; 2] {
+    let dropped = LeftOut { is_dropped: true, ..left_out(world, name) };
+    [LeftOut { has_outlines: true, ..dropped.clone() }, dropped]
+}
+
 #[test]
-fn a_host_that_only_dropped_routes_ask_for_is_dropped_with_them() {
+fn a_host_of_which_the_only_route_is_dropped_is_nobody_elses() {
     let mut world = world();
-    let hosted = |name: &str| {
-        let hosts = "parentRefs: [{name: web, namespace: infra}]\n  hostnames: [odd.example.com]";
-        route("shop", name, 5, "/[0-9]+").replacen(
-            "parentRefs: [{name: web, namespace: infra}]",
-            hosts,
-            1,
-        )
-    };
-    let hosts = |world: &World| {
-        let table = RouteConfiguration::decode(table(world).body.as_ref()).unwrap();
-        table.virtual_hosts.into_iter().map(|host| host.name).collect::<Vec<_>>()
-    };
-    apply(&mut world, &hosted("one"));
+    let hosts = ["odd.test", "'*.wild.test'"];
+    apply(
+        &mut world,
+        &route_for("shop", "one", &hosts, &format!("{EXPRESSION}, {{path: {{value: /x}}}}")),
+    );
+    // Somebody else serves what no other route is for.
+    apply(&mut world, &route_for("other", "wide", &[], "{path: {value: /}}"));
     world.settle();
-    assert_eq!(hosts(&world), ["*", "odd.example.com"]);
-    let dropped = LeftOut { is_dropped: true, ..left_out(&world, "one") };
-    world.leave_out(&fleet(), &key("one"), Some(dropped));
+    for host in ["odd.test", "a.wild.test"] {
+        assert_eq!(ask(&world, host, "/api/7"), "one");
+        assert_eq!(ask(&world, host, "/other"), "wide");
+    }
+    let before = table(&world);
+    for left_out in whole(&world, "one") {
+        let is_all = !left_out.has_outlines;
+        world.leave_out(&fleet(), &key("one"), Some(left_out));
+        world.settle();
+        for host in ["odd.test", "a.wild.test"] {
+            for path in ["/api/7", "/x", "/x/y"] {
+                assert_eq!(ask(&world, host, path), "500", "{host}{path}");
+            }
+            let other = if is_all { "500" } else { "wide" };
+            assert_eq!(ask(&world, host, "/other"), other, "{host}");
+        }
+        assert_eq!(ask(&world, "else.test", "/other"), "wide");
+        world.leave_out(&fleet(), &key("one"), None);
+        world.settle();
+        assert_eq!(table(&world).body, before.body);
+    }
+}
+
+#[test]
+fn at_a_host_of_several_only_what_others_have_is_served() {
+    let mut world = world();
+    apply(&mut world, &route_for("shop", "one", &["odd.test"], EXPRESSION));
+    apply(&mut world, &route_for("other", "two", &["odd.test"], "{path: {value: /two}}"));
+    apply(&mut world, &route_for("other", "wide", &["'*.test'"], "{path: {value: /}}"));
     world.settle();
-    assert_eq!(hosts(&world), ["*"]);
-    apply(&mut world, &hosted("two"));
+    for left_out in whole(&world, "one") {
+        let is_all = !left_out.has_outlines;
+        world.leave_out(&fleet(), &key("one"), Some(left_out));
+        world.settle();
+        assert_eq!(ask(&world, "odd.test", "/api/7"), "500");
+        assert_eq!(ask(&world, "odd.test", "/two"), "two");
+        assert_eq!(ask(&world, "odd.test", "/other"), if is_all { "500" } else { "wide" });
+        assert_eq!(ask(&world, "b.test", "/other"), "wide");
+    }
+}
+
+/// A dropped route without hostnames closes nobody's host, and what matched nothing is answered as before.
+#[test]
+fn what_is_dropped_at_every_host_takes_nothing_from_others() {
+    let mut world = world();
+    apply(
+        &mut world,
+        &route_for("shop", "one", &[], "{path: {type: RegularExpression, value: '/[0-9]+'}}"),
+    );
+    apply(&mut world, &route_for("other", "two", &["two.test"], "{path: {value: /two}}"));
     world.settle();
-    assert_eq!(hosts(&world), ["*", "odd.example.com"], "somebody else asks for it");
+    for left_out in whole(&world, "one") {
+        world.leave_out(&fleet(), &key("one"), Some(left_out));
+        world.settle();
+        assert_eq!(ask(&world, "two.test", "/two"), "two");
+        assert_eq!(ask(&world, "two.test", "/nothing"), "404");
+        assert_eq!(ask(&world, "else.test", "/old"), "old");
+        assert_eq!(ask(&world, "else.test", "/nothing"), "404");
+    }
+}
+
+/// An outline is no claim: a route that has the same match keeps its requests.
+#[test]
+fn an_outline_takes_no_match_that_somebody_has() {
+    let mut world = world();
+    let header = "headers: [{type: RegularExpression, name: x, value: '[0-9]+'}]";
+    let matches = format!("{{path: {{value: /api}}, {header}}}");
+    apply(&mut world, &route_for("shop", "one", &["odd.test"], &matches));
+    apply(&mut world, &route_for("other", "two", &["odd.test"], "{path: {value: /api}}"));
+    world.settle();
+    let [outlined, _] = whole(&world, "one");
+    world.leave_out(&fleet(), &key("one"), Some(outlined));
+    world.settle();
+    assert_eq!(ask(&world, "odd.test", "/api"), "two");
+    world.apply(Event::Deleted(ObjectName::new("other", "two").of(Kind::HTTPRoute)));
+    world.settle();
+    assert_eq!(ask(&world, "odd.test", "/api"), "500");
+}
+
+/// A policy that cannot be enforced closes one route, and a wider one leads to the same backend without it.
+#[test]
+fn what_a_policy_closes_stays_closed_when_it_is_left_out() {
+    let policy = "
+apiVersion: gateway.envoyproxy.io/v1alpha1
+kind: SecurityPolicy
+metadata: {name: admin, namespace: shop}
+spec:
+  targetRefs: [{group: gateway.networking.k8s.io, kind: HTTPRoute, name: admin}]
+  jwt: {providers: [{name: one, remoteJWKS: {uri: \"https://example.com/keys\"}}]}
+";
+    let header = "headers: [{type: RegularExpression, name: x, value: '[0-9]+'}]";
+    for (matches, path) in [
+        ("{path: {value: /admin}}", "/admin/users"),
+        ("{path: {type: RegularExpression, value: '/admin/[0-9]+'}}", "/admin/7"),
+        ("{path: {type: RegularExpression, value: '/[0-9]+'}}", "/7"),
+        (&format!("{{path: {{value: /admin}}, {header}}}"), "/admin/users"),
+    ] {
+        for hosts in [&[][..], &["shop.test"]] {
+            let mut world = world();
+            apply(&mut world, policy);
+            apply(&mut world, &route_for("shop", "admin", hosts, matches));
+            apply(&mut world, &route_for("shop", "open", hosts, "{path: {value: /}}"));
+            apply(&mut world, &route_for("shop", "wide", &[], "{path: {value: /}}"));
+            apply(&mut world, &route_for("other", "other", &["other.test"], "{path: {value: /}}"));
+            world.settle();
+            assert_eq!(ask(&world, "shop.test", path), "500", "{matches}");
+            assert_eq!(ask(&world, "shop.test", "/cart"), "open", "{matches}");
+            let rule = LeftOutRule { index: 0, dropped: vec![0] };
+            let of_rule = LeftOut { rules: vec![rule], ..left_out(&world, "admin") };
+            for left_out in whole(&world, "admin").into_iter().chain([of_rule]) {
+                world.leave_out(&fleet(), &key("admin"), Some(left_out.clone()));
+                world.settle();
+                assert_eq!(ask(&world, "shop.test", path), "500", "{matches} {left_out:?}");
+                assert_eq!(ask(&world, "other.test", path), "other", "{matches} {left_out:?}");
+            }
+        }
+    }
 }

@@ -152,9 +152,11 @@ impl Suspect {
                 dropped.push(found.index);
             }
         }
-        // What was left out for another reason stays so. Where that is all but the matches, they are what is left.
-        let is_bare = self.before.as_ref().is_some_and(|before| before.rules.is_empty());
-        let is_dropped = trial.extent == Extent::Whole || is_bare;
+        // What was left out for another reason stays so. Where that is all but the matches, they are what is left; and where
+        // only outlines of them are left, those.
+        let before = self.before.as_ref().filter(|before| before.rules.is_empty());
+        let is_whole = trial.extent == Extent::Whole || before.is_some_and(|it| it.is_dropped);
+        let is_dropped = is_whole || trial.extent == Extent::Outlines || before.is_some();
         if is_dropped {
             rules.clear();
         } else if !rules.is_empty() {
@@ -168,6 +170,7 @@ impl Suspect {
             revision: self.revision.clone(),
             rules: rules.into_iter().map(rule).collect(),
             is_dropped,
+            has_outlines: is_dropped && !is_whole,
             is_suspect: !trial.is_final,
             words: words.to_owned(),
         }

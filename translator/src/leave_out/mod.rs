@@ -329,7 +329,7 @@ fn suspects(culprits: Vec<Culprit>, fleet: &FleetName, world: &World) -> Vec<Sus
     let suspect = |culprit: Culprit| {
         let before = left_out.get(&culprit.object).copied();
         let revision = world.revision(&culprit.object)?;
-        let is_out = before.is_some_and(|before| before.is_dropped);
+        let is_out = before.is_some_and(|before| before.is_dropped && !before.has_outlines);
         let before = before.cloned();
         (!is_out).then_some(Suspect { culprit, revision, before })
     };

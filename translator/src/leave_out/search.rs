@@ -18,8 +18,8 @@ pub(super) struct Search {
     high: Option<usize>,
     /// The suspects that were found out.
     guilty: BTreeSet<usize>,
-    /// How much is left out of each suspect, outside of the stages that say so themselves. All of it only once it is known that
-    /// the matches of all of them may stay for nothing.
+    /// How much is left out of each suspect, outside of the stages that say so themselves. More only once it is known that so
+    /// much of all of them is not enough.
     extent: Extent,
     answers: u32,
 }
@@ -31,7 +31,9 @@ pub(super) enum Extent {
     Actions,
     /// The matches that are meant as well.
     Matches,
-    /// All of it.
+    /// All matches but what any proxy can hold of them.
+    Outlines,
+    /// All of it. Its hosts stay.
     Whole,
 }
 
@@ -116,9 +118,9 @@ impl Search {
                 self.stage = Stage::Meant(Extent::Matches);
             }
             Stage::Meant(Extent::Actions | Extent::Matches) => {
-                self.stage = Stage::Meant(Extent::Whole);
+                self.stage = Stage::Meant(Extent::Outlines);
             }
-            Stage::Meant(Extent::Whole) => {
+            Stage::Meant(Extent::Outlines | Extent::Whole) => {
                 self.low = self.meant;
                 self.widen();
             }
@@ -148,15 +150,26 @@ impl Search {
     }
 
     fn widen(&mut self) {
-        if self.low >= self.suspects && self.extent == Extent::Actions {
+        let is_all = self.low >= self.suspects;
+        self.stage = match self.extent {
+            Extent::Actions if !is_all => self.first(2 * self.low),
             // It is a match, and those of the ones that are meant were left out before.
-            (self.extent, self.low) = (Extent::Whole, self.meant);
-        }
-        let faster = if self.extent == Extent::Whole { 4 } else { 2 };
-        self.stage = match self.low {
-            all if all >= self.suspects => Stage::GivenUp,
-            low => Stage::First((faster * low).clamp(1, self.suspects)),
+            Extent::Actions if self.meant < self.suspects => {
+                (self.extent, self.low) = (Extent::Outlines, self.meant);
+                self.first(4 * self.low)
+            }
+            Extent::Matches | Extent::Outlines if !is_all => self.first(4 * self.low),
+            // It is one that every proxy should take. So that is tried at once, and last.
+            Extent::Actions | Extent::Matches | Extent::Outlines => {
+                (self.extent, self.low) = (Extent::Whole, 0);
+                self.first(self.suspects)
+            }
+            Extent::Whole => Stage::GivenUp,
         };
+    }
+
+    fn first(&self, count: usize) -> Stage {
+        Stage::First(count.clamp(1, self.suspects))
     }
 
     fn halve(&mut self) {
@@ -185,19 +198,35 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    /// A suspect, and what of it is the cause.
+    type Guilty = (usize, Cause);
+
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    enum Cause {
+        Action,
+        Match,
+        /// One that every proxy should take.
+        PlainMatch,
+    }
+
+    fn causes() -> impl Strategy<Value = Cause> {
+        prop_oneof![Just(Cause::Action), Just(Cause::Match), Just(Cause::PlainMatch)]
+    }
+
     /// Whether proxies accept what is left: each of the guilty is left out, by as much as it takes.
-    fn is_accepted(trial: &Trial, guilty: &[(usize, bool)], parts: usize) -> bool {
-        guilty.iter().all(|(suspect, is_match)| {
+    fn is_accepted(trial: &Trial, guilty: &[Guilty], parts: usize) -> bool {
+        guilty.iter().all(|(suspect, cause)| {
             let reaches = match trial.extent {
-                Extent::Actions => !is_match,
+                Extent::Actions => *cause == Cause::Action,
                 Extent::Matches => *suspect < parts,
+                Extent::Outlines => *cause != Cause::PlainMatch,
                 Extent::Whole => true,
             };
             trial.out.contains(suspect) && reaches
         })
     }
 
-    fn search(mut search: Search, guilty: &[(usize, bool)], parts: usize) -> (Search, u32) {
+    fn search(mut search: Search, guilty: &[Guilty], parts: usize) -> (Search, u32) {
         let mut answers = 0;
         while !search.is_over() {
             let trial = search.trial().unwrap();
@@ -213,7 +242,7 @@ mod tests {
 
     #[test]
     fn what_words_mean_rightly_is_found_at_once() {
-        let (found, answers) = search(Search::new(5000, 1, true), &[(0, false)], 1);
+        let (found, answers) = search(Search::new(5000, 1, true), &[(0, Cause::Action)], 1);
         assert_eq!(answers, 1);
         let trial = found.trial().unwrap();
         assert_eq!((trial.out, trial.extent), (BTreeSet::from([0]), Extent::Actions));
@@ -221,7 +250,7 @@ mod tests {
 
     #[test]
     fn words_that_mean_somebody_else_only_take_longer() {
-        let (found, answers) = search(Search::new(5000, 1, false), &[(3000, false)], 0);
+        let (found, answers) = search(Search::new(5000, 1, false), &[(3000, Cause::Action)], 0);
         let trial = found.trial().unwrap();
         assert_eq!((trial.out, trial.extent), (BTreeSet::from([3000]), Extent::Actions));
         assert!(answers < 32, "{answers}");
@@ -234,7 +263,7 @@ mod tests {
             let mut search = Search::new(50, 0, false);
             while let Some(trial) = search.trial().filter(|trial| !trial.is_final) {
                 assert_eq!(trial.extent, Extent::Actions, "{trial:?}");
-                match is_accepted(&trial, &[(guilty, false)], 0) {
+                match is_accepted(&trial, &[(guilty, Cause::Action)], 0) {
                     true => search.accepted(),
                     false => search.rejected(),
                 }
@@ -246,10 +275,32 @@ mod tests {
     #[test]
     fn a_match_is_found_among_as_many_as_there_may_be() {
         for guilty in [0, 1, 2_500, 4_999] {
-            let (found, answers) = search(Search::new(5000, 0, false), &[(guilty, true)], 0);
-            let trial = found.trial().unwrap();
-            assert_eq!((trial.out, trial.extent), (BTreeSet::from([guilty]), Extent::Whole));
-            assert!(answers < ANSWERS, "{answers}");
+            for (cause, extent) in
+                [(Cause::Match, Extent::Outlines), (Cause::PlainMatch, Extent::Whole)]
+            {
+                let (found, answers) = search(Search::new(5000, 0, false), &[(guilty, cause)], 0);
+                let trial = found.trial().unwrap();
+                assert_eq!((trial.out, trial.extent), (BTreeSet::from([guilty]), extent));
+                assert!(answers < ANSWERS, "{answers}");
+            }
+        }
+    }
+
+    /// As long as what any proxy can hold may stay of matches, it does.
+    #[test]
+    fn no_match_is_dropped_whole_where_an_outline_may_stay() {
+        for (suspects, meant) in [(1, 0), (1, 1), (20, 0), (20, 3)] {
+            for guilty in 0..suspects {
+                let mut search = Search::new(suspects, meant, true);
+                while let Some(trial) = search.trial().filter(|trial| !trial.is_final) {
+                    assert_ne!(trial.extent, Extent::Whole, "{trial:?}");
+                    match is_accepted(&trial, &[(guilty, Cause::Match)], 0) {
+                        true => search.accepted(),
+                        false => search.rejected(),
+                    }
+                }
+                assert_eq!(search.trial().unwrap().out, BTreeSet::from([guilty]));
+            }
         }
     }
 
@@ -265,7 +316,8 @@ mod tests {
     #[test]
     fn of_many_some_are_found_and_no_innocent_is_left_out() {
         for (suspects, count) in [(200, 6), (40, 8), (21, 10), (300, 60)] {
-            let guilty: Vec<_> = (0..count).map(|n| (n * suspects / count, false)).collect();
+            let guilty: Vec<_> =
+                (0..count).map(|n| (n * suspects / count, Cause::Action)).collect();
             let mut search = Search::new(suspects, 0, false);
             while !search.is_over() {
                 let trial = search.trial().unwrap();
@@ -276,7 +328,7 @@ mod tests {
             }
             let found = search.trial().unwrap().out;
             assert!(!found.is_empty());
-            assert!(found.iter().all(|it| guilty.contains(&(*it, false))), "{found:?}");
+            assert!(found.iter().all(|it| guilty.contains(&(*it, Cause::Action))), "{found:?}");
         }
     }
 
@@ -286,11 +338,11 @@ mod tests {
             suspects in 1_usize..300,
             meant in 0_usize..4,
             has_parts in any::<bool>(),
-            guilty in prop::collection::btree_map(0_usize..300, any::<bool>(), 1..3),
+            guilty in prop::collection::btree_map(0_usize..300, causes(), 1..3),
         ) {
             let meant = meant.min(suspects);
-            let guilty: Vec<(usize, bool)> =
-                guilty.into_iter().map(|(it, is_match)| (it % suspects, is_match)).collect();
+            let guilty: Vec<Guilty> =
+                guilty.into_iter().map(|(it, cause)| (it % suspects, cause)).collect();
             let parts = if has_parts { meant } else { 0 };
             let (found, _) = search(Search::new(suspects, meant, has_parts), &guilty, parts);
             let trial = found.trial().unwrap();

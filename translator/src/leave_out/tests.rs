@@ -198,7 +198,11 @@ impl Fleet {
         let fleet = name();
         let all = self.world.left_out(&fleet);
         all.map(|(object, it)| {
-            let how = if it.is_dropped { " dropped" } else { "" };
+            let how = match (it.is_dropped, it.has_outlines) {
+                (false, _) => "",
+                (true, true) => " outlined",
+                (true, false) => " dropped",
+            };
             let suspect = if it.is_suspect { " suspect" } else { "" };
             format!("{}{how}{suspect}", object.name.name)
         })
@@ -248,6 +252,21 @@ fn a_match_that_is_rejected_itself_is_dropped() {
     fleet.apply(&route("evil", "fine"));
     fleet.isolate();
     assert_eq!(fleet.left_out(), ["evil dropped"]);
+}
+
+#[test]
+fn of_an_expression_that_is_rejected_an_outline_stays() {
+    let mut fleet = Fleet::new(&["[evil]"], "something is wrong");
+    fleet.apply(&route("good", "fine"));
+    fleet.isolate();
+    let expression = "{type: RegularExpression, value: '/bad/[evil]+'}";
+    fleet.apply(&route("bad", "fine").replace("{value: /bad}", expression));
+    fleet.isolate();
+    assert_eq!(fleet.left_out(), ["bad outlined"]);
+    // It is not enough for these proxies any more.
+    fleet.rejects = vec!["/bad/"];
+    fleet.isolate();
+    assert_eq!(fleet.left_out(), ["bad dropped"]);
 }
 
 #[test]

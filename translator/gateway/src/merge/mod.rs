@@ -1,12 +1,14 @@
 //! Puts many routes into one virtual host: which routes answer for a host, and in which order Envoy tries them.
 //! [`forwarding`] does the same for connections.
 
+mod dropped;
 mod forwarding;
 
 pub(crate) use forwarding::{Forwarding, forwarding, older_route};
 
 use crate::world::{CompiledRouteKey, HostKey, Reader};
 use bytes::Bytes;
+use dropped::Dropped;
 use heliograph_envoy_dialect as envoy;
 use heliograph_model::{Hostname, RouteAge, RouteId};
 use std::cmp::Reverse;
@@ -37,34 +39,40 @@ pub(crate) fn virtual_host(reader: &Reader<'_>, key: &HostKey) -> Option<Bytes> 
             *best = hostname;
         }
     }
-    // A host that only dropped routes ask for is dropped with them: it may be what proxies reject.
-    let compiled = |route: &RouteId| {
-        let (table, listener) = (table.clone(), owner.listener.clone());
-        reader.compiled_route(&CompiledRouteKey { route: route.clone(), table, listener })
-    };
-    let is_dropped = |route: &RouteId| compiled(route).is_some_and(|it| it.is_dropped);
-    let asking = hosted.iter().find(|(name, _)| *name == host);
-    if asking.is_some_and(|(_, routes)| routes.iter().all(|(route, _)| is_dropped(route))) {
-        return None;
-    }
     let not_copied = reader.not_copied(key);
     let mut routes = Vec::new();
+    let mut dropped = Dropped::default();
     for (route, hostname) in written {
-        let Some(compiled) = compiled(route) else { continue };
+        let (table, listener) = (table.clone(), owner.listener.clone());
+        let of = CompiledRouteKey { route: route.clone(), table, listener };
+        let Some(compiled) = reader.compiled_route(&of) else { continue };
         if not_copied.is_some_and(|it| it.contains(compiled.created, route)) {
             continue;
         }
+        dropped.add(route, hostname, compiled);
         routes.extend(compiled.routes.iter().enumerate().map(|(index, of_route)| {
             // Gateway API: hostname, then match, then seniority, then the place in the route.
             let order = (
                 Reverse(hostname.specificity()),
                 &of_route.precedence,
+                of_route.is_outline,
                 RouteAge::new(compiled.created, route.clone()),
                 index,
             );
-            (order, of_route)
+            (order, hostname, of_route)
         }));
     }
     routes.sort_by(|one, other| one.0.cmp(&other.0));
-    Some(envoy::virtual_host(host, routes.into_iter().map(|(_, route)| &*route.encoded)))
+    if dropped.is_empty() {
+        let encoded = routes.into_iter().map(|(.., route)| &*route.encoded);
+        return Some(envoy::virtual_host(host, encoded));
+    }
+    let routes = routes.into_iter().map(|((.., age, _), hostname, route)| {
+        let closed = dropped.closed(age.of(), hostname, route);
+        (hostname, closed.unwrap_or_else(|| route.encoded.clone()))
+    });
+    let asking = hosted.iter().filter(|(name, _)| *name == host);
+    let asking = asking.flat_map(|(_, routes)| routes).map(|(route, _)| route);
+    let routes = dropped.closing(routes.collect(), asking);
+    Some(envoy::virtual_host(host, routes.iter().map(|encoded| &**encoded)))
 }

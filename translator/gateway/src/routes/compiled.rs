@@ -2,8 +2,9 @@ use crate::objects::route_object;
 use crate::policies::Levels;
 use crate::routes::Rules;
 use crate::world::{CompiledRouteKey, Reader};
-use heliograph_envoy_dialect::{self as envoy, CompiledMatch};
+use heliograph_envoy_dialect::{self as envoy, CompiledMatch, CompiledRule, Keep, Missing};
 use heliograph_model::{FrozenSet, Route, RouteId, TableKey, UpstreamId};
+use heliograph_views::LeftOut;
 
 /// A route as Envoy reads it, for one listener: encoded once, copied into every virtual host of the listener that it belongs
 /// to. Two listeners of one table may have other policies.
@@ -14,8 +15,11 @@ pub(crate) struct CompiledRoute {
     pub(crate) routes: Vec<CompiledMatch>,
     /// The upstreams that the route leads to.
     pub(crate) upstreams: FrozenSet<UpstreamId>,
-    /// All of it is left out, hosts included.
-    pub(crate) is_dropped: bool,
+    /// Matches are dropped of which nothing could stay, so whatever else comes to its hosts may be theirs.
+    pub(crate) closes_hosts: bool,
+    /// The matches that are dropped although a policy protects them: what their author serves behind them may be what is to be
+    /// protected.
+    pub(crate) unprotected: Option<Missing>,
 }
 
 /// The bytes that an instruction of a regular expression uses in Envoy.
@@ -28,27 +32,44 @@ pub(crate) fn compiled(reader: &Reader<'_>, key: &CompiledRouteKey) -> CompiledR
         created: rules.map_or(i64::MAX, |rules| rules.created),
         routes: Vec::new(),
         upstreams: FrozenSet::default(),
-        is_dropped: false,
+        closes_hosts: false,
+        unprotected: None,
     };
     let Some(Route::Http(route)) = rules.and_then(|rules| rules.route.as_ref()) else {
         return compiled;
     };
     let left_out = reader.left_out_of(&table.fleet, &route_object(id));
-    compiled.is_dropped = left_out.is_some_and(|left_out| left_out.is_dropped);
     let levels = Levels::of(reader, id, listener);
     let mut upstreams = Vec::new();
     for (index, rule) in route.rules.iter().enumerate() {
         let left_out = left_out.filter(|left_out| left_out.has_rule(index));
         // A rule that is left out, or that a policy closes, has its matches and nothing else.
-        let policy = levels.http(rule.name.as_deref()).ok().filter(|_| left_out.is_none());
+        let policy = levels.http(rule.name.as_deref()).ok();
+        let is_protected = policy.as_ref().is_none_or(|policy| policy.security.is_some());
+        let policy = policy.filter(|_| left_out.is_none());
         let unserved = policy.is_none().then(|| rule.unserved());
         let (rule, policy) = (unserved.as_ref().unwrap_or(rule), policy.unwrap_or_default());
         upstreams.extend(rule.upstreams().cloned());
-        let is_dropped = |match_index| left_out.is_some_and(|it| it.drops(index, match_index));
-        compiled.routes.extend(envoy::compile(id, index, rule, &policy, table, is_dropped));
+        let keep = |match_index| keep(left_out, index, match_index);
+        let rule = envoy::compile(id, index, rule, &policy, table, keep);
+        let CompiledRule { matches, missing, is_open } = rule;
+        compiled.routes.extend(matches);
+        compiled.closes_hosts |= is_open;
+        if is_protected {
+            compiled.unprotected = Missing::joined(compiled.unprotected.take(), missing);
+        }
     }
     compiled.upstreams = upstreams.into_iter().collect();
     compiled
+}
+
+fn keep(left_out: Option<&LeftOut>, rule: usize, index: usize) -> Keep {
+    match left_out {
+        Some(it) if it.is_dropped && it.has_outlines => Keep::Outline,
+        Some(it) if it.is_dropped => Keep::Nothing,
+        Some(it) if it.drops(rule, index) => Keep::OtherOutline,
+        _ => Keep::Match,
+    }
 }
 
 /// How many bytes the route takes at each host of a table; rather more than less.

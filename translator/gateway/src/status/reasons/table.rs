@@ -252,8 +252,8 @@ reasons! {
                  accepted before. The condition exists only while this is so.",
                 FIX;
             LEFT_OUT: false, "LeftOut",
-                "More proxies reject the route than accept it, so it is left out of the route tables: its requests get 500, and matches that Envoy \
-                 itself rejects are removed. The message has Envoy's error. All other routes are served.",
+                "More proxies reject the route than accept it, so it is left out of the route tables: its requests get 500. Of a match that Envoy \
+                 itself rejects, the part that any Envoy can hold gets 500. The message has Envoy's error. All other routes are served.",
                 "Fix the field that Envoy's error names. Heliograph tries the route again when it changes, or when its annotation `heliograph.dev/retry` changes.";
             CLOSED: false, "ClosedByPolicy",
                 "A policy that protects the route, its listener or its Gateway cannot be enforced, so the route is closed. The message names the \
