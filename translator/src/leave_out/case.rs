@@ -17,6 +17,8 @@ use tokio::time::Instant;
 pub(super) struct Case {
     pub(super) suspects: Vec<Suspect>,
     pub(super) search: Search,
+    /// The search is among the first suspects alone. The others are searched if it is in vain.
+    is_narrow: bool,
     words: Arc<str>,
     /// How often the world had been settled when this was last decided: what follows from it is not published before.
     decided: u64,
@@ -43,13 +45,37 @@ pub(super) const CONFIRMING: Duration = Duration::from_secs(4);
 const SILENCE: Duration = Duration::from_secs(10);
 
 impl Case {
-    pub(super) fn new(suspects: Vec<Suspect>, words: &str, answers: &FleetAnswers<'_>) -> Self {
-        let meant = suspects.iter().take_while(|it| it.culprit.is_meant).count();
-        let has_parts = suspects[..meant].iter().all(|it| !it.culprit.matches.is_empty());
-        let search = Search::new(suspects.len(), meant, has_parts);
+    /// The suspects that words mean come first, and of both parts those that have offended before. Those are tried alone, so
+    /// that nothing of others is left out meanwhile.
+    pub(super) fn new(
+        suspects: Vec<Suspect>,
+        has_offended: impl Fn(&Culprit) -> bool,
+        words: &str,
+        answers: &FleetAnswers<'_>,
+    ) -> Self {
+        let is_meant = suspects.first().is_some_and(|it| it.culprit.is_meant);
+        let first = suspects.iter().take_while(|it| it.culprit.is_meant == is_meant).count();
+        let alone = suspects.iter().take(first).take_while(|it| has_offended(&it.culprit)).count();
+        let is_narrow = (1..first).contains(&alone);
+        let search = search_among(if is_narrow { &suspects[..alone] } else { &suspects });
         let words = cut(words);
         let (decided, decided_at) = (answers.settled, answers.now);
-        Self { suspects, search, words, decided, decided_at, revision: None, published: None }
+        let (revision, published) = (None, None);
+        Self { suspects, search, is_narrow, words, decided, decided_at, revision, published }
+    }
+
+    /// Searches among all suspects, if it was in vain to search among those that have offended before.
+    pub(super) fn widen(&mut self) {
+        if self.is_narrow && self.search.trial().is_none() {
+            (self.search, self.is_narrow) = (search_among(&self.suspects), false);
+        }
+    }
+
+    /// The namespaces of what was found to be the cause.
+    pub(super) fn guilty(&self) -> impl Iterator<Item = &str> {
+        let found = self.search.trial().filter(|trial| trial.is_final);
+        let guilty = found.into_iter().flat_map(|trial| trial.out);
+        guilty.filter_map(|index| Some(&*self.suspects.get(index)?.culprit.object.name.namespace))
     }
 
     /// Something else is to be left out from now on.
@@ -136,6 +162,13 @@ impl Case {
     pub(super) fn contents(&self) -> BTreeSet<(ObjectKey, String)> {
         self.suspects.iter().map(Suspect::content).collect()
     }
+}
+
+/// Those that words mean come first.
+fn search_among(suspects: &[Suspect]) -> Search {
+    let meant = suspects.iter().take_while(|it| it.culprit.is_meant).count();
+    let has_parts = suspects[..meant].iter().all(|it| !it.culprit.matches.is_empty());
+    Search::new(suspects.len(), meant, has_parts)
 }
 
 impl Suspect {

@@ -21,19 +21,20 @@ pub(crate) struct Delay {
 struct Rejections {
     count: u32,
     last: Instant,
+    /// When one of them was last found to be the cause, beyond doubt.
+    found: Option<Instant>,
 }
 
 /// The first pause is longer than it takes until a table is known to be rejected and is published without the cause.
 const BACKOFF: Backoff = Backoff::new(Duration::from_secs(2), Duration::from_secs(32));
 
-/// After so long without a rejection a namespace has none.
+/// After so long without a rejection a namespace has none, and has not offended.
 const FORGOTTEN: Duration = Duration::from_secs(120);
 
 impl Delay {
     /// Proxies rejected a table because of routes of this namespace, or there is no other explanation.
     pub(super) fn rejected(&mut self, namespace: &str, now: Instant) {
-        let none = Rejections { count: 0, last: now };
-        let rejections = self.namespaces.entry(namespace.to_owned()).or_insert(none);
+        let rejections = self.entry(namespace, now);
         (rejections.count, rejections.last) = (rejections.count.saturating_add(1), now);
         let pause = rejections.pause();
         if !pause.is_zero() {
@@ -46,9 +47,21 @@ impl Delay {
         }
     }
 
+    /// Proxies accept a table because something of this namespace is left out of it.
+    pub(super) fn found(&mut self, namespace: &str, now: Instant) {
+        self.entry(namespace, now).found = Some(now);
+    }
+
+    /// The namespaces of which something was found out lately.
+    pub(super) fn offending(&self, now: Instant) -> impl Iterator<Item = &str> {
+        let is_recent = move |it: &Rejections| it.found.is_some_and(|it| now < it + FORGOTTEN);
+        self.namespaces.iter().filter(move |(_, it)| is_recent(it)).map(|(it, _)| it.as_str())
+    }
+
     /// The changes to apply now: those that need not wait, and those that have waited long enough.
     pub(crate) fn admit(&mut self, events: Vec<Event>, now: Instant) -> Vec<Event> {
-        self.namespaces.retain(|_, it| now < it.last + FORGOTTEN);
+        self.namespaces
+            .retain(|_, it| now < it.found.map_or(it.last, |at| at.max(it.last)) + FORGOTTEN);
         let mut admitted = Vec::new();
         for event in events {
             let key = event.key();
@@ -85,6 +98,11 @@ impl Delay {
     /// All that wait.
     pub(crate) fn into_waiting(self) -> impl Iterator<Item = Event> {
         self.waiting.into_values()
+    }
+
+    fn entry(&mut self, namespace: &str, now: Instant) -> &mut Rejections {
+        let none = Rejections { count: 0, last: now, found: None };
+        self.namespaces.entry(namespace.to_owned()).or_insert(none)
     }
 
     fn must_wait(&self, key: &ObjectKey, now: Instant) -> bool {

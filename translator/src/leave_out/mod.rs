@@ -110,6 +110,7 @@ impl Isolation {
         let fleet = answers.fleet;
         let rejected = self.rejected(answers, versions);
         let mut changes = self.go_on(answers, &rejected, world);
+        let offending = self.offending(answers, world);
         let mut culprits: BTreeMap<Subject, (Vec<Culprit>, &str)> = BTreeMap::new();
         for it in &rejected {
             let subject = it.subject(fleet, world);
@@ -117,13 +118,14 @@ impl Isolation {
                 continue;
             }
             let good = versions.last_good(it.kind, it.name);
-            self.count(it, good.as_deref(), answers, world);
+            self.count(it, good.as_deref(), answers, world, &offending);
             let found = it.culprits(fleet, world, good.as_deref());
             let (all, _) = culprits.entry(subject).or_insert((Vec::new(), it.words));
             found.into_iter().for_each(|culprit| add(all, culprit));
         }
         for (subject, (mut culprits, words)) in culprits {
-            culprits.sort_by_key(|culprit| !culprit.is_meant);
+            let offends = |it: &Culprit| offending.contains(&it.object.name.namespace);
+            culprits.sort_by_key(|culprit| (!culprit.is_meant, !offends(culprit)));
             let suspects = suspects(culprits, fleet, world);
             if suspects.is_empty() || self.is_hopeless(&subject, &suspects) {
                 continue;
@@ -134,7 +136,7 @@ impl Isolation {
                 changes.extend(offenders);
                 continue;
             }
-            let case = Case::new(suspects, words, answers);
+            let case = Case::new(suspects, offends, words, answers);
             changes.extend(case.changes(fleet, world));
             self.cases.insert(subject, case);
         }
@@ -147,19 +149,33 @@ impl Isolation {
         changes
     }
 
+    /// The namespaces of what is left out, and of what was found out lately.
+    fn offending(&self, answers: &FleetAnswers<'_>, world: &World) -> BTreeSet<Arc<str>> {
+        let left_out = world.left_out(answers.fleet).filter(|(_, it)| !it.is_suspect);
+        let mut offending: BTreeSet<_> =
+            left_out.map(|(object, _)| object.name.namespace.clone()).collect();
+        offending.extend(self.delay.offending(answers.now).map(Into::into));
+        offending
+    }
+
     /// Each rejected table counts once against the namespaces that may have caused it, whether its routes are still the
-    /// same or not. A search's own publications do not count.
+    /// same or not: those alone that offended before, if there are any. A search's own publications do not count.
     fn count(
         &mut self,
         rejected: &Rejected<'_>,
         good: Option<&Resource>,
         answers: &FleetAnswers<'_>,
         world: &World,
+        offending: &BTreeSet<Arc<str>>,
     ) {
         let FleetAnswers { fleet, now, .. } = answers;
         if self.counted.insert(((*fleet).clone(), rejected.version)) {
             let suspects = world.suspects_at(fleet, &rejected.resource(good));
-            let namespaces: BTreeSet<_> = suspects.iter().map(|it| &it.name.namespace).collect();
+            let mut namespaces: BTreeSet<_> =
+                suspects.iter().map(|it| &it.name.namespace).collect();
+            if namespaces.iter().any(|it| offending.contains(*it)) {
+                namespaces.retain(|it| offending.contains(*it));
+            }
             namespaces.into_iter().for_each(|namespace| self.delay.rejected(namespace, *now));
         }
     }
@@ -252,6 +268,7 @@ impl Isolation {
                 Some(true) => case.search.accepted(),
                 Some(false) => case.search.rejected(),
             }
+            case.widen();
             case.decides(answers);
             changes.extend(case.changes(fleet, world));
             if case.search.is_over() {
@@ -260,6 +277,9 @@ impl Isolation {
         }
         for subject in over {
             let Some(case) = self.cases.remove(&subject) else { continue };
+            for namespace in case.guilty() {
+                self.delay.found(namespace, answers.now);
+            }
             if case.search.is_over() && case.search.trial().is_none() {
                 self.given_up.insert(subject, case.contents());
             }

@@ -57,6 +57,8 @@ struct Fleet {
     is_stuck: bool,
     /// A route that changes all the time.
     busy: Option<&'static str>,
+    /// All that was ever left out, guilty or not.
+    touched: BTreeSet<String>,
     now: Instant,
 }
 
@@ -94,6 +96,7 @@ impl Fleet {
             silent: 0,
             is_stuck: false,
             busy: None,
+            touched: BTreeSet::new(),
             now: Instant::now(),
         };
         fleet.apply(GATEWAY);
@@ -182,6 +185,7 @@ impl Fleet {
                 false => (publications, quiet) = (publications + 1, 0),
             }
             for (object, left_out) in changes {
+                self.touched.extend(left_out.is_some().then(|| object.name.name.to_string()));
                 self.world.leave_out(&fleet, &object, left_out);
             }
             if let Some(busy) = self.busy {
@@ -424,6 +428,73 @@ fn a_namespace_with_one_bad_route_after_the_other_has_all_of_its_suspects_left_o
     assert!(!fleet.is_rejected(&fleet.table()));
     assert!(publications < 60, "{publications}");
     assert!(fleet.left_out().iter().all(|it| it.starts_with("bad")), "{:?}", fleet.left_out());
+}
+
+/// Routes of two namespaces change at once, and the words of proxies mean both or none of them.
+#[test]
+fn a_namespace_that_offended_before_is_tried_alone() {
+    // Of the same age, the last by name are tried first otherwise.
+    let good = |path: &str| route("good", path).replace("namespace: shop", "namespace: zone");
+    for words in ["something is wrong", "header value 'evil' is not allowed"] {
+        let mut fleet = Fleet::new(&["evil/"], words);
+        fleet.apply(&good("fine"));
+        fleet.isolate();
+        fleet.apply(&route("bad", "evil/0"));
+        fleet.isolate();
+        assert_eq!(fleet.left_out(), ["bad"], "{words}");
+        fleet.touched.clear();
+        for number in 1..6 {
+            // What was left out is fixed, or even gone: it is remembered for a while.
+            fleet.apply(&route("bad", "fixed"));
+            fleet.isolate();
+            assert_eq!(fleet.left_out(), [""; 0], "{words}");
+            fleet.apply(&route("bad", &format!("evil/{number}")));
+            fleet.apply(&good(&format!("evil-{number}")));
+            fleet.isolate();
+            assert_eq!(fleet.left_out(), ["bad"], "{words}");
+        }
+        assert_eq!(fleet.touched, BTreeSet::from(["bad".to_owned()]), "{words}");
+        let edit = parse(&good("last")).into_iter().next();
+        let Some(Document::Object(edit)) = edit else { panic!("{edit:?}") };
+        let admitted = fleet.isolation.delay.admit(vec![Event::Applied(edit)], fleet.now);
+        assert_eq!(admitted.len(), 1, "its changes do not wait: {words}");
+    }
+}
+
+#[test]
+fn who_offended_before_and_is_innocent_now_is_not_held_guilty() {
+    let other = |path: &str| route("new", path).replace("namespace: shop", "namespace: other");
+    let mut fleet = Fleet::new(&["evil"], "something is wrong");
+    fleet.apply(&other("fine"));
+    fleet.apply(&route("bad", "evil"));
+    fleet.isolate();
+    assert_eq!(fleet.left_out(), ["bad"]);
+    fleet.apply(&route("bad", "fixed"));
+    fleet.isolate();
+    fleet.apply(&route("bad", "fixed-again"));
+    fleet.apply(&other("evil"));
+    let publications = fleet.isolate();
+    assert_eq!(fleet.left_out(), ["new"]);
+    assert!(publications < 12, "{publications}");
+    // Both: it is not enough to leave one of them out.
+    fleet.apply(&route("bad", "evil-at-last"));
+    fleet.apply(&other("evil-again"));
+    fleet.isolate();
+    assert_eq!(fleet.left_out(), ["new", "bad"]);
+}
+
+#[test]
+fn offences_are_forgotten() {
+    let mut fleet = Fleet::new(&["evil"], "something is wrong");
+    fleet.apply(&route("good", "fine"));
+    fleet.isolate();
+    fleet.apply(&route("bad", "evil"));
+    fleet.isolate();
+    fleet.apply(&route("bad", "fixed"));
+    fleet.isolate();
+    let offending = |now: Instant| fleet.isolation.delay.offending(now).collect::<Vec<_>>();
+    assert_eq!(offending(fleet.now), ["shop"]);
+    assert_eq!(offending(fleet.now + Duration::from_secs(120)), [""; 0]);
 }
 
 #[test]
