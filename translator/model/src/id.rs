@@ -6,15 +6,44 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
+macro_rules! kinds {
+    ($($(#[$meta:meta])* $kinds:ident { $($kind:ident: $name:literal,)* })*) => {$(
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum $kinds { $($kind),* }
+
+        impl $kinds {
+            pub const ALL: &[Self] = &[$(Self::$kind),*];
+        }
+
+        impl NamedKind for $kinds {
+            fn as_str(&self) -> &'static str {
+                match self { $(Self::$kind => $name),* }
+            }
+        }
+    )*};
+}
+
+kinds! {
+    /// The kind of object that a route is.
+    RouteKind {
+        Http: "HTTPRoute",
+        Grpc: "GRPCRoute",
+        Tcp: "TCPRoute",
+    }
+    /// The kind of object that listeners are written in.
+    ListenerOwnerKind {
+        Gateway: "Gateway",
+        ListenerSet: "ListenerSet",
+    }
+    /// The kind of object that an upstream is made from.
+    UpstreamKind {
+        Service: "Service",
+    }
+}
+
 /// A route of any kind.
 pub type RouteId = Keyed<RouteKind>;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum RouteKind {
-    Http,
-    Grpc,
-    Tcp,
-}
 
 /// A listener. There are many values that name one, so it is cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -30,12 +59,6 @@ pub struct ListenerName {
 /// The object that contains a listener: a Gateway, or a ListenerSet.
 pub type ListenerOwner = Keyed<ListenerOwnerKind>;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum ListenerOwnerKind {
-    Gateway,
-    ListenerSet,
-}
-
 /// A certificate with its key.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct SecretId(pub ObjectName);
@@ -48,12 +71,6 @@ pub struct UpstreamId {
     pub name: ObjectName,
     pub port: u16,
     pub protocol: UpstreamProtocol,
-}
-
-/// The kind of object that an upstream is made from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum UpstreamKind {
-    Service,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -76,37 +93,6 @@ impl Deref for ListenerId {
 
     fn deref(&self) -> &ListenerName {
         &self.0
-    }
-}
-
-impl RouteKind {
-    pub const ALL: &[Self] = &[Self::Http, Self::Grpc, Self::Tcp];
-}
-
-impl NamedKind for RouteKind {
-    fn as_str(&self) -> &'static str {
-        match self {
-            Self::Http => "HTTPRoute",
-            Self::Grpc => "GRPCRoute",
-            Self::Tcp => "TCPRoute",
-        }
-    }
-}
-
-impl NamedKind for ListenerOwnerKind {
-    fn as_str(&self) -> &'static str {
-        match self {
-            Self::Gateway => "Gateway",
-            Self::ListenerSet => "ListenerSet",
-        }
-    }
-}
-
-impl NamedKind for UpstreamKind {
-    fn as_str(&self) -> &'static str {
-        match self {
-            Self::Service => "Service",
-        }
     }
 }
 

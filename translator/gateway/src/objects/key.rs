@@ -64,6 +64,16 @@ impl Kind {
     pub fn route_kind(self) -> Option<RouteKind> {
         RouteKind::ALL.iter().copied().find(|kind| Self::from(*kind) == self)
     }
+
+    /// `None`: objects of this kind have no listeners.
+    pub(crate) fn listener_owner_kind(self) -> Option<ListenerOwnerKind> {
+        ListenerOwnerKind::ALL.iter().copied().find(|kind| Self::from(*kind) == self)
+    }
+
+    /// `None`: objects of this kind are no backends.
+    pub(crate) fn upstream_kind(self) -> Option<UpstreamKind> {
+        UpstreamKind::ALL.iter().copied().find(|kind| Self::from(*kind) == self)
+    }
 }
 
 /// The object that a route is.

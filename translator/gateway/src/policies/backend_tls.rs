@@ -1,6 +1,6 @@
 //! BackendTLSPolicies: TLS towards a Service.
 
-use super::{Accepted, Policy, Rejection};
+use super::{Accepted, Policy, Rejection, TargetKind};
 use crate::accept::ca::{self, CaError, CaRef};
 use crate::objects::backend_tls_policy::BackendTlsPolicySpec;
 use crate::objects::gateway::{BackendTlsValidation, SubjectAltName, SubjectAltNameType};
@@ -9,12 +9,18 @@ use crate::status::Condition;
 use crate::status::reasons::backend_tls_policy::{accepted, resolved_refs};
 use crate::world::Reader;
 use heliograph_model::{
-    Hostname, PolicyId, PolicyKind, PolicySections, SubjectName, Trust, UpstreamTls,
+    Hostname, PolicyId, PolicyKind, PolicySections, SubjectName, Trust, UpstreamKind, UpstreamTls,
 };
 
 impl Policy for BackendTlsPolicySpec {
-    const TARGET_KINDS: &'static [Kind] = &[Kind::Service];
     const IGNORES_OTHER_TARGETS: bool = true;
+
+    fn can_target(kind: TargetKind) -> bool {
+        match kind {
+            TargetKind::Upstream(UpstreamKind::Service) => true,
+            TargetKind::ListenerOwner(_) | TargetKind::Route(_) => false,
+        }
+    }
 
     fn accept(&self, reader: &Reader<'_>, id: &PolicyId) -> Accepted {
         let Self { options, validation } = self;

@@ -16,10 +16,11 @@ use crate::objects::backend_tls_policy::BackendTlsPolicySpec;
 use crate::objects::backend_traffic_policy::BackendTrafficPolicySpec;
 use crate::objects::policy::{PolicyObject, PolicySpec};
 use crate::objects::security_policy::SecurityPolicySpec;
-use crate::objects::{Kind, Typed, created};
+use crate::objects::{Typed, created};
 use crate::status::Condition;
 use crate::world::Reader;
 use heliograph_model::{PolicyAge, PolicyId, PolicyKind, PolicySections, PolicyTarget};
+use targets::TargetKind;
 
 /// A policy as it is attached.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,11 +43,12 @@ struct Accepted {
 
 /// The spec of a kind of policies.
 trait Policy: PolicySpec {
-    /// The kinds that policies of this kind can target.
-    const TARGET_KINDS: &'static [Kind];
-
     /// Whether a target of another kind is left to other controllers. Otherwise the policy is rejected.
     const IGNORES_OTHER_TARGETS: bool = false;
+
+    /// Whether policies of the kind can target objects of this one. It matches by name, so that a new kind of routes, of
+    /// owners of listeners or of backends cannot be forgotten here: of a kind that protects, its objects would be open.
+    fn can_target(kind: TargetKind) -> bool;
 
     /// Validates the spec. It destructures all of the spec, so that a new field cannot be forgotten here.
     fn accept(&self, reader: &Reader<'_>, id: &PolicyId) -> Accepted;

@@ -6,11 +6,19 @@ use crate::objects::policy::{PolicyObject, PolicyTargetRef, TargetSelector};
 use crate::objects::{Kind, Object, ObjectKey, ObjectName};
 use crate::world::Reader;
 use heliograph_model::{
-    ListenerId, ListenerOwnerKind, PolicyId, PolicyScope, PolicyTarget, UpstreamKind,
+    ListenerId, ListenerOwnerKind, PolicyId, PolicyScope, PolicyTarget, RouteKind, UpstreamKind,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 use kube::core::{Selector, SelectorExt};
 use std::collections::{BTreeMap, BTreeSet};
+
+/// What policies can target, by its kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TargetKind {
+    ListenerOwner(ListenerOwnerKind),
+    Route(RouteKind),
+    Upstream(UpstreamKind),
+}
 
 /// The targets of a policy, in order, each once; and the first that cannot be one. The others are its targets all the same.
 pub(super) fn resolve<S: Policy>(
@@ -27,15 +35,16 @@ pub(super) fn resolve<S: Policy>(
         });
     };
     let supported = |group: &str, kind: &str| {
-        Kind::find(group, kind).filter(|kind| S::TARGET_KINDS.contains(kind))
+        let kind = Kind::find(group, kind).and_then(TargetKind::of);
+        kind.filter(|kind| S::can_target(*kind))
     };
     let home = &*id.name.namespace;
     for reference in &policy.targets {
         let PolicyTargetRef { field, group, kind, name, section_name } = reference;
         match supported(group, kind) {
             Some(kind) => {
-                let object = ObjectName::new(home, name).of(kind);
-                targets.extend(target(&object, section_name.as_deref()));
+                let name = ObjectName::new(home, name);
+                targets.insert(kind.target(name, section_name.as_deref()));
             }
             None if S::IGNORES_OTHER_TARGETS => {}
             None => reject(field, "kind", kind),
@@ -56,8 +65,8 @@ pub(super) fn resolve<S: Policy>(
             reject(field, "kind", kind);
             continue;
         };
-        let selected = select(reader, kind, home, match_labels, &expressions);
-        targets.extend(selected.iter().filter_map(|object| target(object, None)));
+        let selected = select(reader, kind.into(), home, match_labels, &expressions);
+        targets.extend(selected.into_iter().map(|object| kind.target(object.name, None)));
     }
     (targets.into_iter().collect(), rejection)
 }
@@ -66,26 +75,39 @@ pub(super) fn resolve<S: Policy>(
 /// it, and closes too much rather than too little.
 const OPERATORS: [&str; 4] = ["In", "NotIn", "Exists", "DoesNotExist"];
 
-/// As the model has it. `None` for a kind that no policy can target.
-fn target(object: &ObjectKey, section: Option<&str>) -> Option<PolicyTarget> {
-    let owner = match object.kind {
-        Kind::Gateway => Some(ListenerOwnerKind::Gateway),
-        Kind::ListenerSet => Some(ListenerOwnerKind::ListenerSet),
-        _ => None,
-    };
-    let name = object.name.clone();
-    if let Some(owner) = owner.map(|kind| name.clone().of(kind)) {
-        return Some(PolicyTarget::all(match section {
-            Some(section) => PolicyScope::Listener(ListenerId::new(owner, section)),
-            None => PolicyScope::Owner(owner),
-        }));
+impl TargetKind {
+    /// `None`: no policy can target objects of this kind.
+    fn of(kind: Kind) -> Option<Self> {
+        let owner = kind.listener_owner_kind().map(Self::ListenerOwner);
+        let route = || kind.route_kind().map(Self::Route);
+        let upstream = || kind.upstream_kind().map(Self::Upstream);
+        owner.or_else(route).or_else(upstream)
     }
-    let scope = match (object.kind, object.kind.route_kind()) {
-        (_, Some(route)) => PolicyScope::Route(name.of(route)),
-        (Kind::Service, None) => PolicyScope::Upstream(name.of(UpstreamKind::Service)),
-        _ => return None,
-    };
-    Some(PolicyTarget { scope, section: section.map(Into::into) })
+
+    fn target(self, name: ObjectName, section: Option<&str>) -> PolicyTarget {
+        let scope = match self {
+            Self::ListenerOwner(kind) => {
+                let owner = name.of(kind);
+                return PolicyTarget::all(match section {
+                    Some(section) => PolicyScope::Listener(ListenerId::new(owner, section)),
+                    None => PolicyScope::Owner(owner),
+                });
+            }
+            Self::Route(kind) => PolicyScope::Route(name.of(kind)),
+            Self::Upstream(kind) => PolicyScope::Upstream(name.of(kind)),
+        };
+        PolicyTarget { scope, section: section.map(Into::into) }
+    }
+}
+
+impl From<TargetKind> for Kind {
+    fn from(kind: TargetKind) -> Self {
+        match kind {
+            TargetKind::ListenerOwner(kind) => kind.into(),
+            TargetKind::Route(kind) => kind.into(),
+            TargetKind::Upstream(kind) => kind.into(),
+        }
+    }
 }
 
 /// The objects of a kind in a namespace that have these labels.

@@ -1,5 +1,6 @@
-//! Routes: one file per kind. Its rules become an [`model::Route`], and that, over HTTP, a [`CompiledRoute`] for each
-//! listener that it is attached to. The routes of forwarded connections are part of listeners: see `merge`.
+//! Routes: one file per kind; the compiler names the arms of a new one. Its rules become an [`model::Route`], and that, over
+//! HTTP, a [`CompiledRoute`] for each listener that it is attached to. The routes of forwarded connections are part of
+//! listeners: see `merge`.
 
 mod compiled;
 mod grpc;
@@ -16,14 +17,6 @@ use crate::status::Condition;
 use crate::status::reasons::route::resolved_refs::RESOLVED_REFS;
 use crate::world::Reader;
 use heliograph_model::{self as model, FrozenSet, Hostname, Protocol, RouteId, RouteKind};
-
-/// The kinds of routes, and the protocols of the listeners that they can be attached to. A new one is a file here, an
-/// entry in this list and an arm in [`rules`].
-const KINDS: &[(Kind, &[Protocol])] = &[
-    (Kind::HTTPRoute, &[Protocol::Http, Protocol::Https]),
-    (Kind::GRPCRoute, &[Protocol::Http, Protocol::Https]),
-    (Kind::TCPRoute, &[Protocol::Tcp]),
-];
 
 /// A route as it is understood, apart from what it is attached to.
 #[derive(Clone, Debug, PartialEq)]
@@ -65,16 +58,24 @@ pub(crate) fn rules(reader: &Reader<'_>, id: &RouteId) -> Rules {
     rules.unwrap_or_else(Rules::none)
 }
 
+/// The protocols of the listeners that routes of a kind can be attached to.
+fn protocols(kind: RouteKind) -> &'static [Protocol] {
+    match kind {
+        RouteKind::Http | RouteKind::Grpc => &[Protocol::Http, Protocol::Https],
+        RouteKind::Tcp => &[Protocol::Tcp],
+    }
+}
+
 /// The kinds of routes that a listener can have.
 pub(crate) fn kinds_for(protocol: Protocol) -> Vec<Kind> {
-    let kinds = KINDS.iter().filter(|(_, protocols)| protocols.contains(&protocol));
-    kinds.map(|(kind, _)| *kind).collect()
+    let kinds = RouteKind::ALL.iter().filter(|kind| protocols(**kind).contains(&protocol));
+    kinds.map(|kind| Kind::from(*kind)).collect()
 }
 
 impl Kind {
     /// Whether objects of this kind are routes, whose rules and attachments are translated.
     pub fn is_route(self) -> bool {
-        KINDS.iter().any(|(kind, _)| *kind == self)
+        self.route_kind().is_some()
     }
 }
 

@@ -2,16 +2,21 @@
 
 mod timeout;
 
-use super::{Accepted, Policy, Rejection};
-use crate::objects::Kind;
+use super::{Accepted, Policy, Rejection, TargetKind};
 use crate::objects::backend_traffic_policy::BackendTrafficPolicySpec;
 use crate::world::Reader;
-use heliograph_model::{PolicyId, PolicyKind, PolicySections, TrafficPolicy};
+use heliograph_model::{PolicyId, PolicyKind, PolicySections, RouteKind, TrafficPolicy};
 use std::fmt;
 
 impl Policy for BackendTrafficPolicySpec {
-    const TARGET_KINDS: &'static [Kind] =
-        &[Kind::Gateway, Kind::ListenerSet, Kind::HTTPRoute, Kind::GRPCRoute];
+    fn can_target(kind: TargetKind) -> bool {
+        match kind {
+            TargetKind::ListenerOwner(_) | TargetKind::Route(RouteKind::Http | RouteKind::Grpc) => {
+                true
+            }
+            TargetKind::Route(RouteKind::Tcp) | TargetKind::Upstream(_) => false,
+        }
+    }
 
     fn accept(&self, _reader: &Reader<'_>, _id: &PolicyId) -> Accepted {
         let sections = sections(self).map(PolicySections::BackendTraffic);
