@@ -25,6 +25,7 @@ pub use served::Unreadable;
 
 use heliograph_model::PolicyKind;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -277,7 +278,8 @@ impl fmt::Debug for Object {
 }
 
 impl Object {
-    /// The objects that this one belongs to, each once, and that look it up: a Service its EndpointSlices.
+    /// The objects that this one belongs to, each once, and that look it up: a Service its EndpointSlices, a namespace the
+    /// ReferenceGrants for it.
     pub(crate) fn indexed_under(&self) -> Vec<ObjectKey> {
         match self {
             Self::EndpointSlice(slice) => {
@@ -288,6 +290,11 @@ impl Object {
                 service.map(key).into_iter().collect()
             }
             Self::ListenerSet(set) => listener_set::parent(set).into_iter().collect(),
+            Self::ReferenceGrant(grant) => {
+                let from: BTreeSet<&str> =
+                    grant.spec.from.iter().map(|it| &*it.namespace).collect();
+                from.into_iter().map(|name| ObjectName::new("", name).of(Kind::Namespace)).collect()
+            }
             _ => Vec::new(),
         }
     }

@@ -1,8 +1,10 @@
-//! The targets of a policy: objects that it names, and objects that it selects by their labels.
+//! The targets of a policy: objects that it names, and objects that it selects by their labels. In other namespaces it
+//! selects what a ReferenceGrant there lets it refer to, as in Envoy Gateway: without one, no tenant closes routes of others.
 
 use super::{Policy, Rejection};
+use crate::accept::{self, NamespaceRule};
 use crate::objects::gateway::GROUP;
-use crate::objects::policy::{PolicyObject, PolicyTargetRef, TargetSelector};
+use crate::objects::policy::{PolicyObject, PolicyTargetRef, SelectedNamespaces, TargetSelector};
 use crate::objects::{Kind, Object, ObjectKey, ObjectName};
 use crate::world::Reader;
 use heliograph_model::{
@@ -28,16 +30,15 @@ pub(super) fn resolve<S: Policy>(
 ) -> (Vec<PolicyTarget>, Option<Rejection>) {
     let mut targets = BTreeSet::new();
     let mut rejection = None;
-    let mut reject = |field: &str, what: &str, value: &str| {
+    let mut reject = |field: &str, what: &str, why: String| {
         let field = format!("{field}.{what}");
-        rejection.get_or_insert_with(|| {
-            Rejection::invalid(id.kind, &field, format!("{value} is not supported"))
-        });
+        rejection.get_or_insert_with(|| Rejection::invalid(id.kind, &field, why));
     };
     let supported = |group: &str, kind: &str| {
         let kind = Kind::find(group, kind).and_then(TargetKind::of);
         kind.filter(|kind| S::can_target(*kind))
     };
+    let own = id.name.clone().of(Kind::from(id.kind));
     let home = &*id.name.namespace;
     for reference in &policy.targets {
         let PolicyTargetRef { field, group, kind, name, section_name } = reference;
@@ -47,33 +48,77 @@ pub(super) fn resolve<S: Policy>(
                 targets.insert(kind.target(name, section_name.as_deref()));
             }
             None if S::IGNORES_OTHER_TARGETS => {}
-            None => reject(field, "kind", kind),
+            None => reject(field, "kind", unsupported(kind)),
         }
     }
     for selector in &policy.selectors {
         let TargetSelector { field, group, kind, namespaces, match_labels, match_expressions } =
             selector;
-        if let Some(namespaces) = namespaces.as_ref().filter(|it| it.from != "Same") {
-            reject(field, "namespaces.from", &namespaces.from);
-        }
-        let known = |it: &&LabelSelectorRequirement| OPERATORS.contains(&it.operator.as_str());
-        let (expressions, unknown): (Vec<_>, Vec<_>) = match_expressions.iter().partition(known);
-        if let Some(unknown) = unknown.first() {
-            reject(field, "matchExpressions", &unknown.operator);
+        let rule = match namespaces.as_ref().map(rule) {
+            None => NamespaceRule::Same,
+            Some(Ok(rule)) => rule,
+            Some(Err((what, why, rule))) => {
+                reject(field, what, why);
+                rule
+            }
+        };
+        let (labels, unknown) = understood(LabelSelector {
+            match_labels: Some(match_labels.clone()),
+            match_expressions: Some(match_expressions.clone()),
+        });
+        if let Some(unknown) = unknown {
+            reject(field, "matchExpressions", unsupported(&unknown));
         }
         let Some(kind) = supported(group.as_deref().unwrap_or(GROUP), kind) else {
-            reject(field, "kind", kind);
+            reject(field, "kind", unsupported(kind));
             continue;
         };
-        let selected = select(reader, kind.into(), home, match_labels, &expressions);
+        let selected = select(reader, &own, kind.into(), &rule, labels);
         targets.extend(selected.into_iter().map(|object| kind.target(object.name, None)));
     }
     (targets.into_iter().collect(), rejection)
 }
 
-/// Of Kubernetes' selectors. An expression with another one selects everything: a policy that protects is rejected with
-/// it, and closes too much rather than too little.
+/// The namespaces where a policy selects. Of what is not understood, the field, what is wrong with it, and those that count
+/// in doubt.
+fn rule(
+    given: &SelectedNamespaces,
+) -> Result<NamespaceRule, (&'static str, String, NamespaceRule)> {
+    let SelectedNamespaces { from, selector } = given;
+    match (from.as_str(), selector) {
+        ("" | "Same", _) => Ok(NamespaceRule::Same),
+        ("All", _) => Ok(NamespaceRule::All),
+        ("Selector", Some(selector)) => match understood(selector.clone()) {
+            (selector, None) => Ok(NamespaceRule::Selector(selector)),
+            (selector, Some(unknown)) => Err((
+                "namespaces.selector.matchExpressions",
+                unsupported(&unknown),
+                NamespaceRule::Selector(selector),
+            )),
+        },
+        ("Selector", None) => {
+            Err(("namespaces.selector", "it is missing".to_owned(), NamespaceRule::All))
+        }
+        (other, _) => Err(("namespaces.from", unsupported(other), NamespaceRule::All)),
+    }
+}
+
+fn unsupported(value: &str) -> String {
+    format!("{value} is not supported")
+}
+
+/// Of Kubernetes' selectors.
 const OPERATORS: [&str; 4] = ["In", "NotIn", "Exists", "DoesNotExist"];
+
+/// A selector without the expressions that have another operator, and the first of these: a policy that protects is rejected
+/// with it, and closes too much rather than too little.
+fn understood(mut selector: LabelSelector) -> (LabelSelector, Option<String>) {
+    let given = selector.match_expressions.take().into_iter().flatten();
+    let known = |it: &LabelSelectorRequirement| OPERATORS.contains(&it.operator.as_str());
+    let (expressions, unknown): (Vec<_>, Vec<_>) = given.partition(known);
+    selector.match_expressions = Some(expressions);
+    (selector, unknown.into_iter().next().map(|it| it.operator))
+}
 
 impl TargetKind {
     /// `None`: no policy can target objects of this kind.
@@ -110,23 +155,26 @@ impl From<TargetKind> for Kind {
     }
 }
 
-/// The objects of a kind in a namespace that have these labels.
+/// The objects of a kind that have these labels, of the namespaces that are selected: its own, and those that let it refer to them.
 fn select(
     reader: &Reader<'_>,
+    policy: &ObjectKey,
     kind: Kind,
-    namespace: &str,
-    match_labels: &BTreeMap<String, String>,
-    expressions: &[&LabelSelectorRequirement],
+    rule: &NamespaceRule,
+    labels: LabelSelector,
 ) -> Vec<ObjectKey> {
-    let selector = LabelSelector {
-        match_labels: Some(match_labels.clone()),
-        match_expressions: Some(expressions.iter().map(|it| (*it).clone()).collect()),
-    };
+    let home = &policy.name.namespace;
+    let mut namespaces = BTreeSet::from([home.clone()]);
+    if !matches!(rule, NamespaceRule::Same) {
+        namespaces.extend(accept::granting(reader, policy));
+    }
+    namespaces.retain(|namespace| accept::allows(reader, rule, home, namespace));
     // Its operators are known, so this does not fail; if it did, too much would be selected.
-    let selector = Selector::try_from(selector).unwrap_or_default();
+    let labels = Selector::try_from(labels).unwrap_or_default();
     let none = BTreeMap::new();
-    let objects = reader.objects_of(kind, namespace);
+    let objects = namespaces.iter().flat_map(|namespace| reader.objects_of(kind, namespace));
     let selected =
-        objects.filter(|it| selector.matches(it.metadata().labels.as_ref().unwrap_or(&none)));
-    selected.map(Object::key).collect()
+        objects.filter(|it| labels.matches(it.metadata().labels.as_ref().unwrap_or(&none)));
+    let may_target = |object: &ObjectKey| accept::is_granted(reader, policy, object);
+    selected.map(Object::key).filter(may_target).collect()
 }

@@ -136,7 +136,11 @@ fn failure(
 ) -> Option<AttachFailure> {
     if let Some(other) = policies::conflicting_policy(reader, policy, target) {
         let PolicyId { kind, name } = other.id();
-        let why = format!("{} {} has the same target and is older", kind.as_str(), name.name);
+        let name = match name.namespace == policy.id().name.namespace {
+            true => name.name.to_string(),
+            false => name.to_string(),
+        };
+        let why = format!("{} {name} has the same target and is older", kind.as_str());
         return Some(AttachFailure::Conflict(why));
     }
     missing(reader, target).map(AttachFailure::NotFound)

@@ -1,6 +1,6 @@
 use super::faults::{Faults, SpecFault};
 use super::{TargetFields, remove_non_null};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelectorRequirement;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -37,11 +37,13 @@ pub struct TargetSelector {
     pub match_expressions: Vec<LabelSelectorRequirement>,
 }
 
+/// Of other namespaces than the policy's, those count in which a ReferenceGrant lets it refer to objects.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct SelectedNamespaces {
-    /// `Same`, `All` or `Selector`.
+    /// `Same`, `All` or `Selector`. Without it, `Same`.
+    #[serde(default)]
     pub from: String,
-    pub selector: Option<Value>,
+    pub selector: Option<LabelSelector>,
 }
 
 /// Takes the fields that name targets out of a spec.
@@ -71,10 +73,7 @@ pub(super) fn decode(
     }
     let mut selected = Vec::new();
     for (field, value) in elements("spec.targetSelectors", selectors, faults) {
-        match faults.decode::<TargetSelector>(&field, &value) {
-            Ok(selector) => selected.push(TargetSelector { field, ..selector }),
-            Err(fault) => faults.record(fault),
-        }
+        selected.extend(selector(field, &value, faults));
     }
     (targets, selected)
 }
@@ -88,6 +87,27 @@ fn target(field: String, value: &Value, faults: &mut Faults) -> Option<PolicyTar
             let text = |name: &str| value.get(name).and_then(Value::as_str).map(str::to_owned);
             let (group, kind, name) = (text("group")?, text("kind")?, text("name")?);
             Some(PolicyTargetRef { field, group, kind, name, section_name: None })
+        }
+    }
+}
+
+/// Of a selector that cannot be decoded, the kind counts, and whether it is for other namespaces.
+fn selector(field: String, value: &Value, faults: &mut Faults) -> Option<TargetSelector> {
+    match faults.decode::<TargetSelector>(&field, value) {
+        Ok(selector) => Some(TargetSelector { field, ..selector }),
+        Err(fault) => {
+            faults.record(fault);
+            let text = |name: &str| value.get(name).and_then(Value::as_str).map(str::to_owned);
+            let namespaces = value.get("namespaces").filter(|it| !it.is_null());
+            let all = |_| SelectedNamespaces { from: "All".to_owned(), selector: None };
+            Some(TargetSelector {
+                field,
+                group: text("group"),
+                kind: text("kind")?,
+                namespaces: namespaces.map(all),
+                match_labels: BTreeMap::new(),
+                match_expressions: Vec::new(),
+            })
         }
     }
 }

@@ -124,6 +124,23 @@ fn a_target_that_cannot_be_decoded_counts_as_the_object_that_it_names() {
     assert_eq!(fault(&text).1, "spec.targetRefs: it is not a list");
 }
 
+/// More is selected then, and not less.
+#[test]
+fn a_selector_that_cannot_be_decoded_counts_for_its_kind() {
+    let policy = with(json!({ "targetSelectors": [
+        { "kind": "HTTPRoute", "matchLabels": { "team": 7 }, "namespaces": { "from": "Same" } },
+        { "kind": "GRPCRoute", "matchExpressions": "all", "namespaces": null },
+        { "matchLabels": { "team": "shop" } },
+    ] }));
+    let selected = policy.selectors.iter().map(|it| {
+        let from = it.namespaces.as_ref().map(|namespaces| &*namespaces.from);
+        (&*it.kind, from, it.match_labels.len() + it.match_expressions.len())
+    });
+    let expected = [("HTTPRoute", Some("All"), 0), ("GRPCRoute", None, 0)];
+    assert_eq!(selected.collect::<Vec<_>>(), expected);
+    assert_eq!(fault(&policy).0, "spec.targetSelectors[0].matchLabels.team");
+}
+
 #[test]
 fn a_fault_outside_of_the_spec_is_one_as_well() {
     let spec = json!({ "targetRefs": [target("cart")] });

@@ -330,8 +330,8 @@ reasons! {
                 "A target does not exist: an object, a listener, or a rule with that name. The policy is in force for its other targets.",
                 "Fix `targetRefs`, or create the missing object.";
             NO_TARGETS: false, "NoTargets",
-                "Its `targetSelectors` select no object in its namespace, so the policy is in force nowhere.",
-                "Compare the selectors with the labels of the objects.";
+                "Its `targetSelectors` select no object, so the policy is in force nowhere.",
+                "Compare the selectors with the labels of the objects. In another namespace, a ReferenceGrant must allow them.";
         }
     }
 
