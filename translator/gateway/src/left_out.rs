@@ -36,7 +36,10 @@ fn content(object: &Object) -> Vec<u8> {
     let content = match object {
         Object::HTTPRoute(route) => serde_json::to_vec(&route.spec),
         Object::GRPCRoute(route) => serde_json::to_vec(&route.spec),
-        Object::ViewPolicy(policy) => serde_json::to_vec(&policy.spec),
+        Object::ViewPolicy(policy) => match &policy.spec {
+            Ok(spec) => serde_json::to_vec(spec),
+            Err(_) => Ok(Vec::new()),
+        },
         _ => Ok(Vec::new()),
     };
     content.unwrap_or_default()

@@ -5,7 +5,7 @@
 use heliograph_envoy::Message;
 use heliograph_envoy::envoy::config::cluster::v3::Cluster;
 use heliograph_envoy::envoy::config::endpoint::v3::ClusterLoadAssignment;
-use heliograph_gateway::objects::{Document, parse};
+use heliograph_gateway::objects::{Document, Kind, parse};
 use heliograph_gateway::{Event, World};
 use heliograph_snapshot::{Change, FleetName, Head, Internal, ResourceType, Snapshot};
 use heliograph_views::{Client, Proxy, Rules, derive};
@@ -74,6 +74,15 @@ impl Scene {
             let Document::Object(object) = document else { panic!("{document:?}") };
             self.0.apply(Event::Applied(object));
         }
+        self.0.settle();
+    }
+
+    /// A ViewPolicy as the API serves it.
+    fn apply_served(&mut self, text: &str) {
+        let mut value: Value = serde_saphyr::from_str(text).unwrap();
+        let metadata = serde_json::from_value(value["metadata"].clone()).unwrap();
+        let object = Kind::ViewPolicy.read(metadata, &mut value).unwrap();
+        self.0.apply(Event::Applied(object));
         self.0.settle();
     }
 
@@ -211,6 +220,42 @@ fn a_refused_policy_shows_nobody_what_is_for_some() {
     let (_, why) = scene.condition("Accepted");
     assert!(why.contains("listener beside shares port 8081"), "{why}");
     assert_eq!(names(&scene.view(&of("shop"))), OPEN);
+}
+
+/// The result does not depend on what was there before, nor on where the object comes from.
+#[test]
+fn an_undecodable_policy_shows_nobody_what_is_for_some() {
+    let good = policy("{namespaces: [shop]}", "[{only: {listeners: [inner]}}]");
+    let guess = "{overlay: {type: Cluster, name: a, jsonPatch: [{op: guess, path: /a}]}}";
+    for (clients, rules) in [
+        ("{namespaces: [shop]}", format!("[{{only: {{listeners: [inner]}}}}, {guess}]")),
+        ("{namespaces: shop}", "[{only: {listeners: [inner]}}]".to_owned()),
+        ("{zones: [a]}", "[{only: {listeners: [inner]}}]".to_owned()),
+    ] {
+        let bad = policy(clients, &rules);
+        let mut running = Scene::new(&good);
+        assert_eq!(names(&running.view(&of("shop"))).len(), 8);
+        running.apply(&bad);
+        let mut fresh = Scene::new(&bad);
+        let mut served = Scene::new("");
+        served.apply_served(&bad);
+        for scene in [&mut running, &mut fresh, &mut served] {
+            let (accepted, why) = scene.condition("Accepted");
+            assert!(!accepted && why.contains("no proxy is served port "), "{why}");
+            for client in [of("shop"), of("elsewhere"), client(&[])] {
+                assert_eq!(names(&scene.view(&client)), OPEN, "{bad}");
+            }
+            scene.apply(&good);
+            assert_eq!(names(&scene.view(&of("shop"))).len(), 8);
+        }
+    }
+    // Without `only` there is nothing to hide.
+    let scene = Scene::new(&policy("{}", &format!("[{guess}]")));
+    assert!(!scene.condition("Accepted").0);
+    assert_eq!(names(&scene.view(&client(&[]))).len(), 8);
+    // Where it cannot be read which listeners are for some, all are.
+    let scene = Scene::new(&policy("{}", "[{only: {listeners: inner}}]"));
+    assert_eq!(names(&scene.view(&client(&[]))), [""; 0]);
 }
 
 #[test]

@@ -15,6 +15,7 @@ mod secret;
 pub mod security_policy;
 mod seniority;
 mod served;
+pub mod view_policy;
 
 pub use heliograph_model::{ObjectName, Seniority};
 pub use key::{ObjectKey, owner_object, route_object, upstream_object};
@@ -240,7 +241,7 @@ kinds! {
     EndpointSlice: core::EndpointSlice, "discovery.k8s.io" / v1, Namespaced;
     Secret: core::Secret, "" / v1, Namespaced;
     ConfigMap: core::ConfigMap, "" / v1, Namespaced;
-    ViewPolicy: heliograph::ViewPolicy, "heliograph.dev" / v1alpha1, Namespaced, status;
+    ViewPolicy: view_policy::ViewPolicyObject, "heliograph.dev" / v1alpha1, Namespaced, status;
     ProxyConfig: proxy_config::ProxyConfig, "heliograph.dev" / v1alpha1, Namespaced;
     Proxy: heliograph::Proxy, "heliograph.dev", Namespaced;
 }

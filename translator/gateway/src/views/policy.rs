@@ -1,5 +1,6 @@
 use crate::objects::ObjectName;
-use crate::objects::heliograph::{Clients, Only, Overlay, Prefer, ViewPolicy, ViewRule};
+use crate::objects::heliograph::{Clients, Only, Overlay, Prefer, ViewRule};
+use crate::objects::view_policy::{OnlyFor, ViewPolicyObject};
 use crate::world::Reader;
 use heliograph_envoy_dialect::Patch;
 use heliograph_model::{FleetOwner, TransportPort};
@@ -45,42 +46,43 @@ pub(crate) enum Rule {
 const MOST_LABELS: usize = 8;
 
 pub(crate) fn policy(reader: &Reader<'_>, name: &ObjectName) -> Option<AcceptedViewPolicy> {
-    let object = reader.object::<ViewPolicy>(name)?;
-    let fleet = super::target(reader, &name.namespace, &object.spec.target_ref);
+    let ViewPolicyObject { metadata, target, only, spec, .. } =
+        reader.object::<ViewPolicyObject>(name)?;
+    let spec = spec.as_ref().map_err(|fault| fault.message.clone());
+    let fleet = match (target, &spec) {
+        (Some(target), _) => super::target(reader, &name.namespace, target),
+        (None, Err(why)) => Err(why.clone()),
+        (None, Ok(spec)) => super::target(reader, &name.namespace, &spec.target_ref),
+    };
     let decoded = fleet.as_ref().map_err(Clone::clone).and_then(|fleet| {
-        let rules = object.spec.rules.iter().enumerate().map(|(at, rule)| {
+        let spec = spec?;
+        let rules = spec.rules.iter().enumerate().map(|(at, rule)| {
             accept(reader, fleet, rule).map_err(|why| format!("rules[{at}]: {why}"))
         });
         let rules = rules.collect::<Result<_, _>>()?;
-        Ok(ViewRules { audience: audience(&object.spec.clients)?, rules })
+        Ok(ViewRules { audience: audience(&spec.clients)?, rules })
     });
     let withheld = match (&fleet, &decoded) {
         // Where it is never in force, nothing was promised.
-        (Ok(fleet), Err(_)) if !FleetOwner::is_shared(fleet) => {
-            ports_of_some(reader, fleet, &object.spec.rules)
-        }
+        (Ok(fleet), Err(_)) if !FleetOwner::is_shared(fleet) => ports_of_some(reader, fleet, only),
         _ => BTreeSet::new(),
     };
     Some(AcceptedViewPolicy {
-        generation: object.metadata.generation.unwrap_or_default(),
+        generation: metadata.generation.unwrap_or_default(),
         fleet: fleet.ok(),
         decoded,
         withheld,
     })
 }
 
-/// Where listeners are served that a rule names which is for some clients only.
+/// Where listeners are served that are for some clients only.
 fn ports_of_some(
     reader: &Reader<'_>,
     fleet: &FleetName,
-    rules: &[ViewRule],
+    only: &OnlyFor,
 ) -> BTreeSet<TransportPort> {
     let listeners = reader.fleet(fleet).map_or(&[][..], |fleet| &fleet.listeners);
-    let named = |name: &str| {
-        let mut only = rules.iter().filter_map(|rule| rule.only.as_ref());
-        only.any(|only| only.listeners.iter().any(|named| named == name))
-    };
-    let named = listeners.iter().filter(|listener| named(&listener.id.name));
+    let named = listeners.iter().filter(|listener| only.may_be(&listener.id.name));
     named.map(|listener| listener.port).collect()
 }
 

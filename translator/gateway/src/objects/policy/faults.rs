@@ -14,7 +14,7 @@ pub struct SpecFault {
 
 /// What is found to be wrong while a policy is decoded.
 #[derive(Debug, Default)]
-pub(super) struct Faults {
+pub(in crate::objects) struct Faults {
     /// The first of a field that cannot be decoded.
     malformed: Option<SpecFault>,
     /// Fields that no type has.
@@ -34,7 +34,7 @@ impl SpecFault {
 
 impl Faults {
     /// Decodes the value of a field. Fields in it that the type does not have are recorded.
-    pub(super) fn decode<T: DeserializeOwned>(
+    pub(in crate::objects) fn decode<T: DeserializeOwned>(
         &mut self,
         field: &str,
         value: &Value,
@@ -63,8 +63,19 @@ impl Faults {
         self.unsupported.push(field);
     }
 
+    /// What was decoded, unless there is a fault.
+    pub(in crate::objects) fn into_result<T>(
+        mut self,
+        decoded: Result<T, SpecFault>,
+    ) -> Result<T, SpecFault> {
+        if let Err(fault) = &decoded {
+            self.record(fault.clone());
+        }
+        self.into_fault().map_or(decoded, Err)
+    }
+
     /// All of them, as one.
-    pub(super) fn into_fault(mut self) -> Option<SpecFault> {
+    fn into_fault(mut self) -> Option<SpecFault> {
         self.unsupported.sort();
         let Some(first) = self.unsupported.first() else { return self.malformed };
         let (named, more) = self.unsupported.split_at(NAMED.min(self.unsupported.len()));

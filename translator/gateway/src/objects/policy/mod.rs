@@ -35,6 +35,14 @@ pub trait PolicySpec: DeserializeOwned {
     const TARGETS: TargetFields;
 }
 
+/// What every object has, whatever its kind.
+pub(super) struct Envelope {
+    pub(super) metadata: ObjectMeta,
+    pub(super) spec: Map<String, Value>,
+    pub(super) status: Option<Value>,
+    pub(super) faults: Faults,
+}
+
 /// The fields of a spec that name targets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TargetFields {
@@ -55,7 +63,16 @@ impl<'de, S: PolicySpec> Deserialize<'de> for PolicyObject<S> {
 }
 
 impl<S: PolicySpec> PolicyObject<S> {
-    fn of(mut object: Map<String, Value>) -> Self {
+    fn of(object: Map<String, Value>) -> Self {
+        let Envelope { metadata, mut spec, status, mut faults } = Envelope::of(object);
+        let (targets, selectors) = targets::decode(&mut spec, S::TARGETS, &mut faults);
+        let decoded = faults.decode("spec", &spec.into());
+        Self { metadata, targets, selectors, spec: faults.into_result(decoded), status }
+    }
+}
+
+impl Envelope {
+    pub(super) fn of(mut object: Map<String, Value>) -> Self {
         let mut faults = Faults::default();
         let metadata =
             remove_non_null(&mut object, "metadata").unwrap_or_else(|| Map::new().into());
@@ -67,7 +84,7 @@ impl<S: PolicySpec> PolicyObject<S> {
             }
         };
         let status = remove_non_null(&mut object, "status");
-        let mut spec = match remove_non_null(&mut object, "spec") {
+        let spec = match remove_non_null(&mut object, "spec") {
             Some(Value::Object(spec)) => spec,
             None => Map::new(),
             Some(_) => {
@@ -78,17 +95,7 @@ impl<S: PolicySpec> PolicyObject<S> {
         let known = ["apiVersion", "kind"];
         let unknown = object.keys().filter(|field| !known.contains(&field.as_str()));
         unknown.for_each(|field| faults.record_unsupported(field.clone()));
-
-        let (targets, selectors) = targets::decode(&mut spec, S::TARGETS, &mut faults);
-        let decoded = faults.decode("spec", &spec.into());
-        if let Err(fault) = &decoded {
-            faults.record(fault.clone());
-        }
-        let spec = match (faults.into_fault(), decoded) {
-            (Some(fault), _) | (None, Err(fault)) => Err(fault),
-            (None, Ok(spec)) => Ok(spec),
-        };
-        Self { metadata, targets, selectors, spec, status }
+        Self { metadata, spec, status, faults }
     }
 }
 
