@@ -70,6 +70,11 @@ impl<T: Table> Engine<T> {
             computed.demands.iter().all(|demanded| demanded.stage() > unit.stage()),
             "{unit:?} demands a unit of its own or an earlier stage"
         );
+        debug_assert!(
+            computed.changed.iter().all(|fact| fact.settled_by() >= Some(unit.stage())),
+            "{unit:?} changes one of {:?}, which no unit of its stage may change any more",
+            computed.changed
+        );
         self.demand_of(fact, computed.demands.into_iter().map(T::Fact::product).collect());
         self.touch(computed.changed);
     }

@@ -6,8 +6,9 @@
 //!
 //! A [`Table`] lists the units; [`table!`] generates it from one entry for each.
 //!
-//! Units are ordered by **stage**, the order of the entries. A unit reads only what is settled by earlier stages and
-//! demands only units of later ones, so each unit is computed at most once for a change. Both are asserted.
+//! Units are ordered by **stage**, the order of the entries. A unit reads only what is settled by earlier stages, changes
+//! only what its own stage or a later one settles, and demands only units of later ones, so each unit is computed at most
+//! once for a change. All three are asserted.
 
 mod engine;
 mod graph;
