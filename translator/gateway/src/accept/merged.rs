@@ -5,7 +5,9 @@ use super::listener::{AcceptedListener, Conflict};
 use crate::objects::ObjectName;
 use crate::objects::created;
 use crate::world::Reader;
-use heliograph_model::{FleetOwner, Hostname, Listener, ListenerId, Protocol, TransportPort};
+use heliograph_model::{
+    FleetOwner, Hostname, Listener, ListenerId, Protocol, Seniority, TransportPort,
+};
 use heliograph_snapshot::FleetName;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -60,7 +62,11 @@ pub(crate) fn arbitrate(reader: &Reader<'_>, fleet: &FleetName) -> Arbitration {
     let mut requested: Vec<(&ObjectName, &ListenerRequest)> = requests
         .flat_map(|(gateway, requests)| requests.listeners.iter().map(move |it| (gateway, it)))
         .collect();
-    requested.sort_by_key(|(_, it)| (it.since, it.is_added, &it.listener.id));
+    requested.sort_by_key(|(_, it)| {
+        let id = &it.listener.id;
+        // A Gateway comes before what is added to it, which may be no younger.
+        (it.since, it.is_added, Seniority::new(it.since, &id.owner), &id.name)
+    });
     // The protocol of the first of each port decides which others may be there.
     let mut ports: BTreeMap<TransportPort, Protocol> = BTreeMap::new();
     let mut taken: BTreeSet<(TransportPort, Protocol, &Hostname)> = BTreeSet::new();
@@ -110,5 +116,87 @@ impl Candidate<'_> {
             set.listeners.iter_mut().for_each(mark);
             set.set_conditions();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::objects::{Document, parse};
+    use crate::{Event, World};
+
+    const CLASS: &str = "
+apiVersion: gateway.networking.k8s.io/v1
+kind: GatewayClass
+metadata: {name: edge}
+spec:
+  controllerName: heliograph.dev/gateway-controller
+  parametersRef: {group: heliograph.dev, kind: ProxyConfig, name: shared, namespace: infra}
+---
+apiVersion: heliograph.dev/v1alpha1
+kind: ProxyConfig
+metadata: {name: shared, namespace: infra}
+spec: {mergeGateways: true}
+";
+
+    fn gateway(namespace: &str, name: &str) -> String {
+        format!(
+            "
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {{name: {name}, namespace: {namespace}, creationTimestamp: '2026-01-01T00:00:00Z'}}
+spec:
+  gatewayClassName: edge
+  allowedListeners: {{namespaces: {{from: Same}}}}
+  listeners: [{{name: http, port: 8080, protocol: HTTP}}]
+"
+        )
+    }
+
+    fn set(namespace: &str, name: &str, gateway: &str) -> String {
+        format!(
+            "
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: ListenerSet
+metadata: {{name: {name}, namespace: {namespace}, creationTimestamp: '2026-01-01T00:00:00Z'}}
+spec:
+  parentRef: {{name: {gateway}}}
+  listeners: [{{name: http, port: 8081, protocol: HTTP}}]
+"
+        )
+    }
+
+    /// Whose the listeners are that the fleet serves.
+    fn served(manifests: &str) -> Vec<String> {
+        let mut world = World::new();
+        for document in parse(manifests) {
+            let Document::Object(object) = document else { panic!("{document:?}") };
+            world.apply(Event::Applied(object));
+        }
+        world.settle();
+        let listeners = world.fleets().flat_map(|fleet| &fleet.listeners);
+        listeners.map(|listener| listener.id.to_string()).collect()
+    }
+
+    #[test]
+    fn of_gateways_of_one_age_the_first_by_its_text_has_the_listener() {
+        let gateways = [CLASS, &gateway("a", "x"), &gateway("a-b", "x")].concat();
+        // As text, `a-b/x` is before `a/x`.
+        assert_eq!(served(&gateways), ["gateway/a-b/x/http"]);
+    }
+
+    #[test]
+    fn of_listener_sets_of_one_age_the_first_by_its_text_has_the_listener() {
+        let gateways = [gateway("a", "z"), gateway("a-b", "z")].concat();
+        let sets = [set("a", "x", "z"), set("a-b", "x", "z")].concat();
+        let all = [CLASS, &gateways, &sets].concat();
+        assert_eq!(served(&all), ["gateway/a-b/z/http", "listenerset/a-b/x/http"]);
+    }
+
+    #[test]
+    fn a_gateway_has_the_listener_before_a_set_of_its_age() {
+        let set = set("a", "a", "z").replace("8081", "8080");
+        assert_eq!(served(&[CLASS, &gateway("a", "z"), &set].concat()), ["gateway/a/z/http"]);
     }
 }
