@@ -1,6 +1,8 @@
 //! The keys of units that have more than one part.
 
-use heliograph_model::{Hostname, ListenerId, RouteId, TableKey};
+use heliograph_model::{
+    Hostname, ListenerId, RouteId, SecretId, TableKey, TransportPort, UpstreamId,
+};
 use heliograph_snapshot::{FleetName, ResourceType};
 use std::sync::Arc;
 
@@ -32,6 +34,16 @@ pub(crate) struct ResourceKey {
     pub(crate) fleet: FleetName,
     pub(crate) kind: ResourceType,
     pub(crate) name: Arc<str>,
+}
+
+/// What a resource is made from, as the model has it. The name of the resource is the dialect's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ResourceId {
+    Secret(SecretId),
+    /// A cluster, and its endpoints.
+    Upstream(UpstreamId),
+    Port(TransportPort),
+    Table(TableKey),
 }
 
 impl<T> InFleet<T> {

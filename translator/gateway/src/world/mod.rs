@@ -7,15 +7,16 @@ mod indexes;
 mod keys;
 mod outcome;
 mod reader;
+mod rejected;
 mod sources;
 mod table;
 
 pub use culprits::{Culprit, RejectedResource};
 pub use heliograph_engine::Work;
-pub use heliograph_envoy_dialect::rejection::MeantMatch;
 pub(crate) use keys::{CompiledRouteKey, HostKey, InFleet, ResourceKey};
 pub use outcome::Outcome;
 pub(crate) use reader::Reader;
+pub use rejected::MeantMatch;
 pub use sources::Source;
 
 use crate::budget::OverBudget;

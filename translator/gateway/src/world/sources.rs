@@ -1,17 +1,14 @@
-//! From a resource back to the objects that it was made from, so that a rejection of the resource is reported on the
-//! objects. Nothing is stored for this: the objects are found from the facts on request.
+//! From a resource back to the objects that it was made from, so that what proxies say of the one lands on the others.
+//! Nothing is kept for this but the way from the name of a resource to its id: the rest is worked out from the facts when
+//! someone asks.
 
 use super::World;
-use super::keys::{CompiledRouteKey, InFleet};
+use super::keys::{InFleet, ResourceId};
+use super::rejected::{Blamed, ServedTable, TableOf, blamed_at_port, blamed_routes};
 use super::table::{Fact, Unit};
-use crate::objects::{Kind, ObjectKey, ObjectName, route_object};
-use heliograph_envoy_dialect::rejection::{
-    QUOTES, contains, means_targets, names as names_in, quotes, route_named,
-};
-use heliograph_envoy_dialect::{CompiledMatch, names};
+use crate::objects::{Kind, ObjectKey, route_object, upstream_object};
 use heliograph_model::{
-    Listener, ListenerId, RouteId, SecretId, TableKey, TcpRoute, UpstreamId, UpstreamKind,
-    UpstreamProtocol,
+    Listener, ListenerId, RouteId, SecretId, TableKey, TcpRoute, TransportPort, UpstreamId,
 };
 use heliograph_snapshot::{FleetName, ResourceType, Section, Version};
 use std::collections::BTreeSet;
@@ -31,33 +28,28 @@ const BLAMED: usize = 16;
 impl World {
     /// All that a resource was made from.
     pub fn sources(&self, fleet: &FleetName, kind: ResourceType, name: &str) -> BTreeSet<Source> {
-        match kind {
-            // No unit builds one.
-            ResourceType::ExtensionConfig => BTreeSet::new(),
-            ResourceType::Listener => {
-                let of_listener = |listener: &Listener| {
-                    let route = self.forwarded_to(fleet, listener);
+        match self.id_of(fleet, kind, &name.into()) {
+            None => BTreeSet::new(),
+            Some(ResourceId::Port(port)) => {
+                let of_listener = |(listener, route): (&Listener, Option<&(RouteId, TcpRoute)>)| {
                     let route = route.map(|(id, _)| Source::Object(route_object(id)));
                     [Source::Listener(listener.id.clone())].into_iter().chain(route)
                 };
-                self.listeners_at(fleet, name).flat_map(of_listener).collect()
+                self.listeners_at(fleet, *port).flat_map(of_listener).collect()
             }
-            ResourceType::Secret => {
-                let secret = name.strip_prefix("secret/").and_then(|name| name.split_once('/'));
-                let secret = secret.map(|(namespace, name)| {
-                    Source::Object(ObjectName::new(namespace, name).of(Kind::Secret))
-                });
-                self.listeners_with(fleet, name).into_iter().chain(secret).collect()
+            Some(ResourceId::Secret(secret)) => {
+                let object = Source::Object(secret.0.clone().of(Kind::Secret));
+                self.listeners_with(fleet, secret).into_iter().chain([object]).collect()
             }
-            ResourceType::Cluster | ResourceType::Endpoints => {
-                let service = names::service_of(name).map(|name| name.of(Kind::Service));
-                let routes = self.routes_to(fleet, name);
-                routes.into_iter().chain(service).map(Source::Object).collect()
+            Some(ResourceId::Upstream(upstream)) => {
+                let object = upstream_object(&upstream.name.clone().of(upstream.kind));
+                let routes = self.routes_to(fleet, upstream);
+                routes.into_iter().chain([object]).map(Source::Object).collect()
             }
-            ResourceType::Route => {
-                let Some(table) = self.table(fleet, name) else { return BTreeSet::new() };
-                let listeners = self.listeners_of(&table).cloned().map(Source::Listener);
-                let routes = self.routes_of(&table).map(route_object).map(Source::Object);
+            Some(ResourceId::Table(table)) => {
+                let table = TableOf { world: self, table };
+                let listeners = table.listeners().cloned().map(Source::Listener);
+                let routes = table.routes().into_iter().map(route_object).map(Source::Object);
                 listeners.chain(routes).collect()
             }
         }
@@ -84,13 +76,20 @@ impl World {
         if !is_current {
             return self.overlays(fleet, kind, &name);
         }
-        let found: BTreeSet<Source> = match kind {
-            ResourceType::ExtensionConfig => BTreeSet::new(),
-            ResourceType::Route => self.blamed_in_table(fleet, &name, words),
-            ResourceType::Listener => self.blamed_of_port(fleet, &name, words),
-            ResourceType::Secret => self.listeners_with(fleet, &name),
-            ResourceType::Cluster | ResourceType::Endpoints => {
-                self.routes_to(fleet, &name).into_iter().map(Source::Object).collect()
+        let found: BTreeSet<Source> = match self.id_of(fleet, kind, &name) {
+            None => BTreeSet::new(),
+            Some(ResourceId::Table(table)) => self.blamed_in_table(table, words),
+            Some(ResourceId::Port(port)) => {
+                let blamed = blamed_at_port(fleet, self.listeners_at(fleet, *port), words);
+                let source = |blamed| match blamed {
+                    Blamed::Listener(listener) => Source::Listener(listener),
+                    Blamed::Route(route) => Source::Object(route_object(&route)),
+                };
+                blamed.into_iter().map(source).collect()
+            }
+            Some(ResourceId::Secret(secret)) => self.listeners_with(fleet, secret),
+            Some(ResourceId::Upstream(upstream)) => {
+                self.routes_to(fleet, upstream).into_iter().map(Source::Object).collect()
             }
         };
         found.into_iter().take(BLAMED).collect()
@@ -106,134 +105,45 @@ impl World {
             .collect()
     }
 
-    fn blamed_in_table(&self, fleet: &FleetName, name: &str, words: &str) -> BTreeSet<Source> {
-        let Some(table) = self.table(fleet, name) else { return BTreeSet::new() };
-        let routes: BTreeSet<&RouteId> = self.routes_of(&table).collect();
-        let known = |route: &RouteId| routes.contains(route);
-        let steps: [&dyn Fn() -> BTreeSet<RouteId>; 4] = [
-            &|| names_in(words).filter_map(route_named).filter(known).collect(),
-            &|| self.counted(&table, words).map(|it| it.0).into_iter().filter(known).collect(),
-            &|| self.of_host(&table, words).map(|it| it.0).into_iter().filter(known).collect(),
-            &|| self.route_that_says(&table, &routes, words).into_iter().collect(),
-        ];
-        let blamed = steps.iter().map(|step| step()).find(|found| !found.is_empty());
-        match blamed {
-            Some(routes) => routes.iter().map(route_object).map(Source::Object).collect(),
-            // One route is the table's only content.
-            None if routes.len() == 1 => {
-                routes.into_iter().map(route_object).map(Source::Object).collect()
-            }
-            None => self.listeners_of(&table).cloned().map(Source::Listener).collect(),
+    fn blamed_in_table(&self, table: &TableKey, words: &str) -> BTreeSet<Source> {
+        let table = TableOf { world: self, table };
+        let routes = blamed_routes(&table, words);
+        match routes.is_empty() {
+            true => table.listeners().cloned().map(Source::Listener).collect(),
+            false => routes.iter().map(route_object).map(Source::Object).collect(),
         }
     }
 
-    /// The only route with something that Envoy quotes.
-    fn route_that_says(
+    /// The listeners that share a port, each with the route that has its connections.
+    fn listeners_at(
         &self,
-        table: &TableKey,
-        routes: &BTreeSet<&RouteId>,
-        words: &str,
-    ) -> Option<RouteId> {
-        let says = |route: &RouteId, quoted: &str| {
-            self.compiled(route, table).any(|route| contains(&route.encoded, quoted.as_bytes()))
-        };
-        quotes(words).take(QUOTES).find_map(|quoted| {
-            let mut saying = routes.iter().filter(|route| says(route, quoted));
-            let only = saying.next()?;
-            saying.next().is_none().then(|| (*only).clone())
+        fleet: &FleetName,
+        port: TransportPort,
+    ) -> impl Iterator<Item = (&Listener, Option<&(RouteId, TcpRoute)>)> {
+        let listeners = self.reader().fleet(fleet).into_iter().flat_map(|fleet| &fleet.listeners);
+        let here = listeners.filter(move |listener| listener.port == port);
+        here.map(move |listener| {
+            let key = InFleet::new(fleet, listener.id.clone());
+            (listener, self.reader().forwarding(&key).and_then(|it| it.route.as_ref()))
         })
     }
 
-    /// Listeners that share a port have filter chains of their own, named after their tables. Of a listener whose connections
-    /// are passed on, the words may mean where they go, which its route says.
-    fn blamed_of_port(&self, fleet: &FleetName, name: &str, words: &str) -> BTreeSet<Source> {
-        let named: BTreeSet<&str> = names_in(words).collect();
-        let is_named = |listener: &&Listener| {
-            let table = TableKey::of(fleet, listener);
-            table.is_some_and(|table| named.contains(&*names::table(&table)))
-        };
-        let (meant, others): (Vec<_>, Vec<_>) = self.listeners_at(fleet, name).partition(is_named);
-        let blamed = if meant.is_empty() { others } else { meant };
-        let source = |listener: &Listener| match self.forwarded_to(fleet, listener) {
-            Some((id, route)) if means_targets(route, words) => Source::Object(route_object(id)),
-            _ => Source::Listener(listener.id.clone()),
-        };
-        blamed.into_iter().map(source).collect()
-    }
-
-    fn listeners_at(&self, fleet: &FleetName, name: &str) -> impl Iterator<Item = &Listener> {
-        let listeners = self.reader().fleet(fleet).into_iter().flat_map(|fleet| &fleet.listeners);
-        listeners.filter(move |listener| names::listener(listener.port) == name)
-    }
-
-    /// The route that has the connections of a listener.
-    fn forwarded_to(&self, fleet: &FleetName, listener: &Listener) -> Option<&(RouteId, TcpRoute)> {
-        let forwarding = self.reader().forwarding(&InFleet::new(fleet, listener.id.clone()))?;
-        forwarding.route.as_ref()
-    }
-
-    /// The objects whose proxies send the certificate of a Secret: listeners to their clients, or a Gateway to its
-    /// backends.
-    fn listeners_with(&self, fleet: &FleetName, secret: &str) -> BTreeSet<Source> {
+    /// What shows the certificate of a Secret: listeners to their clients, or a Gateway to its backends.
+    fn listeners_with(&self, fleet: &FleetName, secret: &SecretId) -> BTreeSet<Source> {
         let Some(of_fleet) = self.reader().fleet(fleet) else { return BTreeSet::new() };
-        let is_it = |certificate: &SecretId| names::secret(certificate) == secret;
-        let listeners = of_fleet.listeners.iter().filter(|it| it.certificates.iter().any(is_it));
+        let listeners = of_fleet.listeners.iter().filter(|it| it.certificates.contains(secret));
         let listeners = listeners.map(|listener| Source::Listener(listener.id.clone()));
-        let to_backends = of_fleet.client_certificate.as_ref().filter(|it| is_it(it));
+        let to_backends = of_fleet.client_certificate.as_ref().filter(|it| *it == secret);
         let members = to_backends.into_iter().flat_map(|_| self.reader().members(fleet));
         listeners
             .chain(members.map(|name| Source::Object(name.clone().of(Kind::Gateway))))
             .collect()
     }
 
-    pub(super) fn table(&self, fleet: &FleetName, name: &str) -> Option<TableKey> {
-        let listeners = &self.reader().fleet(fleet)?.listeners;
-        let mut tables = listeners.iter().filter_map(|listener| TableKey::of(fleet, listener));
-        tables.find(|table| names::table(table) == name)
-    }
-
-    /// The compiled routes of a route in a table. If several listeners of the table have the route, these may differ.
-    pub(super) fn compiled(
-        &self,
-        route: &RouteId,
-        table: &TableKey,
-    ) -> impl Iterator<Item = &CompiledMatch> {
-        let listeners = self.listeners_of(table).filter_map(move |listener| {
-            let (table, listener) = (table.clone(), listener.clone());
-            let key = CompiledRouteKey { route: route.clone(), table, listener };
-            self.reader().compiled_route(&key)
-        });
-        listeners.flat_map(|compiled| &compiled.routes)
-    }
-
-    fn listeners_of(&self, table: &TableKey) -> impl Iterator<Item = &ListenerId> {
-        let here = self.reader().listeners_of(table).iter().filter(|candidate| candidate.is_here);
-        here.map(|candidate| &candidate.listener)
-    }
-
-    pub(super) fn routes_of(&self, table: &TableKey) -> impl Iterator<Item = &RouteId> {
-        self.listeners_of(table).flat_map(|listener| self.reader().routes_at(listener))
-    }
-
-    /// The routes that lead to a cluster: it is there because they ask for it.
-    fn routes_to(&self, fleet: &FleetName, cluster: &str) -> BTreeSet<ObjectKey> {
-        let Some(service) = names::service_of(cluster) else { return BTreeSet::new() };
-        let first = UpstreamId {
-            kind: UpstreamKind::Service,
-            name: service.clone(),
-            port: 0,
-            protocol: UpstreamProtocol::Http1,
-        };
-        let graph = self.engine.graph();
-        let of_service =
-            graph.units_from(&Fact::Product(Unit::Cluster(InFleet::new(fleet, first))));
-        let of_service = of_service.take_while(|unit| {
-            matches!(unit, Fact::Product(Unit::Cluster(key)) if key.fleet == *fleet && key.id.name == service)
-        });
-        let causing = of_service.filter(|unit| {
-            matches!(unit, Fact::Product(Unit::Cluster(key)) if names::cluster(&key.id) == cluster)
-        });
-        let causes = causing.flat_map(|unit| graph.demanders(unit));
+    /// The routes that lead to an upstream: it is there because they ask for it.
+    fn routes_to(&self, fleet: &FleetName, upstream: &UpstreamId) -> BTreeSet<ObjectKey> {
+        let cluster = Fact::Product(Unit::Cluster(InFleet::new(fleet, upstream.clone())));
+        let causes = self.engine.graph().demanders(&cluster);
         let routes = causes.filter_map(|cause| match cause {
             Fact::Product(Unit::CompiledRoute(key)) => Some(route_object(&key.route)),
             Fact::Product(Unit::Forwarding(key)) => {
@@ -243,5 +153,15 @@ impl World {
             _ => None,
         });
         routes.collect()
+    }
+
+    /// What a resource is made from that is served under a name.
+    pub(super) fn id_of(
+        &self,
+        fleet: &FleetName,
+        kind: ResourceType,
+        name: &Arc<str>,
+    ) -> Option<&ResourceId> {
+        self.engine.table.indexes.id_of(fleet, kind, name)
     }
 }

@@ -3,7 +3,7 @@
 
 use super::facts::Facts;
 use super::indexes::Indexes;
-use super::keys::{CompiledRouteKey, HostKey, InFleet, ResourceKey};
+use super::keys::{CompiledRouteKey, HostKey, InFleet, ResourceId, ResourceKey};
 use super::reader::Reader;
 use crate::accept::{AcceptedGateway, Arbitration, ListenerRequests};
 use crate::attach::Attachment;
@@ -121,8 +121,9 @@ heliograph_engine::table! {
             compute: |reader, key| {
                 accept::key_pair(reader, &key.id).map(|pair| envoy::secret(&key.id, &pair))
             },
-            changed: |indexes: &mut Indexes, key: &InFleet<SecretId>, _, new| {
-                indexes.served_changed(key, ResourceType::Secret, names::secret(&key.id), new)
+            changed: |indexes: &mut Indexes, key: &InFleet<SecretId>, old, new| {
+                let named = (names::secret(&key.id), ResourceId::Secret(key.id.clone()));
+                indexes.identified_changed(&key.fleet, ResourceType::Secret, named, old, new)
             },
         }
         cluster: Cluster(InFleet<UpstreamId>) -> Arc<Resource> {
@@ -139,24 +140,26 @@ heliograph_engine::table! {
                 let endpoints = backends::endpoints_for(reader, &key.fleet, &key.id);
                 Some(envoy::endpoints(&endpoints))
             },
-            changed: |indexes: &mut Indexes, key: &InFleet<UpstreamId>, _, new| {
-                indexes.served_changed(key, ResourceType::Endpoints, names::cluster(&key.id), new)
+            changed: |indexes: &mut Indexes, key: &InFleet<UpstreamId>, old, new| {
+                let named = (names::cluster(&key.id), ResourceId::Upstream(key.id.clone()));
+                indexes.identified_changed(&key.fleet, ResourceType::Endpoints, named, old, new)
             },
         }
         listener: Listener(InFleet<TransportPort>) -> Arc<Resource> {
             compute: |reader, key| {
                 accept::port(reader, &key.fleet, key.id).map(|port| envoy::listener(&port))
             },
-            changed: |indexes: &mut Indexes, key: &InFleet<TransportPort>, _, new| {
-                indexes.served_changed(key, ResourceType::Listener, names::listener(key.id), new)
+            changed: |indexes: &mut Indexes, key: &InFleet<TransportPort>, old, new| {
+                let named = (names::listener(key.id), ResourceId::Port(key.id));
+                indexes.identified_changed(&key.fleet, ResourceType::Listener, named, old, new)
             },
         }
         /// A route table, put together from its virtual hosts.
         table: Table(TableKey) -> Arc<Resource> {
             compute: |reader, table| Some(envoy::table(table, reader.virtual_hosts(table))),
-            changed: |indexes: &mut Indexes, key: &TableKey, _, new: Option<&Arc<Resource>>| {
-                let name = names::table(key).into();
-                indexes.resource_changed(&key.fleet, ResourceType::Route.into(), name, new.cloned())
+            changed: |indexes: &mut Indexes, key: &TableKey, old, new| {
+                let named = (names::table(key), ResourceId::Table(key.clone()));
+                indexes.identified_changed(&key.fleet, ResourceType::Route, named, old, new)
             },
         }
         /// Which clients does a rule of a view apply to?

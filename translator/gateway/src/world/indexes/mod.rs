@@ -7,6 +7,7 @@ mod policies;
 mod resources;
 mod views;
 
+use super::keys::ResourceId;
 use super::outcome::Outcome;
 use super::table::Fact;
 use crate::budget::Budgets;
@@ -17,7 +18,7 @@ use heliograph_engine::Relation;
 use heliograph_model::{
     Candidate, HostMap, Hostname, ListenerId, PolicyAge, PolicyScope, RouteId, TableKey, UpstreamId,
 };
-use heliograph_snapshot::{FleetName, Resource, Section};
+use heliograph_snapshot::{FleetName, Resource, ResourceType, Section};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -42,6 +43,8 @@ pub(crate) struct Indexes {
     /// The upstreams that the routes of a listener lead to, with the number of routes.
     pub(super) upstreams: BTreeMap<ListenerId, BTreeMap<UpstreamId, usize>>,
     pub(super) resources: BTreeMap<FleetName, BTreeMap<ResourceOf, Arc<Resource>>>,
+    /// What resources are made from: the way back from their names. A cluster is found where its endpoints are.
+    pub(super) ids: BTreeMap<FleetName, BTreeMap<(ResourceType, Arc<str>), ResourceId>>,
     pub(super) view_policies: Relation<FleetName, ObjectName>,
     /// The policies that are attached to something, each with the section of it that is meant.
     pub(super) policies_at: Relation<PolicyScope, (PolicyAge, Option<Arc<str>>)>,

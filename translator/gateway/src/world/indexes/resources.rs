@@ -5,7 +5,7 @@ use crate::merge::Forwarding;
 use crate::objects::ObjectKey;
 use crate::routes::CompiledRoute;
 use crate::status::Status;
-use crate::world::keys::{CompiledRouteKey, InFleet, ResourceKey};
+use crate::world::keys::{CompiledRouteKey, InFleet, ResourceId, ResourceKey};
 use heliograph_model::{FrozenSet, ListenerId, UpstreamId};
 use heliograph_snapshot::{Change, FleetName, Internal, Resource, ResourceType, Section};
 use std::collections::BTreeSet;
@@ -85,6 +85,44 @@ impl Indexes {
         new: Option<&Arc<Resource>>,
     ) -> Vec<Fact> {
         self.resource_changed(&key.fleet, kind.into(), name.into(), new.cloned())
+    }
+
+    /// The same for the one resource by whose name its id is found.
+    pub(in crate::world) fn identified_changed(
+        &mut self,
+        fleet: &FleetName,
+        kind: ResourceType,
+        (name, id): (String, ResourceId),
+        old: Option<&Arc<Resource>>,
+        new: Option<&Arc<Resource>>,
+    ) -> Vec<Fact> {
+        let name: Arc<str> = name.into();
+        if old.is_some() != new.is_some() {
+            let ids = self.ids.entry(fleet.clone()).or_default();
+            match new {
+                Some(_) => drop(ids.insert((kind, name.clone()), id)),
+                None => drop(ids.remove(&(kind, name.clone()))),
+            }
+            if ids.is_empty() {
+                self.ids.remove(fleet);
+            }
+        }
+        self.resource_changed(fleet, kind.into(), name, new.cloned())
+    }
+
+    /// What a resource with this name is made from.
+    pub(in crate::world) fn id_of(
+        &self,
+        fleet: &FleetName,
+        kind: ResourceType,
+        name: &Arc<str>,
+    ) -> Option<&ResourceId> {
+        let kind = match kind {
+            // What cannot be spoken to as its policy asks has endpoints and no cluster.
+            ResourceType::Cluster => ResourceType::Endpoints,
+            kind => kind,
+        };
+        self.ids.get(fleet)?.get(&(kind, name.clone()))
     }
 
     pub(in crate::world) fn internal_changed<T>(
