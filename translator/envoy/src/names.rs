@@ -2,7 +2,7 @@
 
 use heliograph_model::{
     Listener, ListenerId, NamedKind, ObjectName, RouteId, SecretId, TableKey, TableParts,
-    TransportPort, UpstreamId, UpstreamKind,
+    Transport, TransportPort, UpstreamId, UpstreamProtocol,
 };
 
 /// Names no cluster: Envoy answers what is sent there with the code for a cluster that is not found, and closes connections.
@@ -10,16 +10,25 @@ pub(crate) const NO_CLUSTER: &str = "invalid-backend";
 
 /// A listener: whatever shares a port shares it. `port/80`, `port/53/udp`.
 pub fn listener(port: TransportPort) -> String {
-    format!("port/{port}")
+    match port.transport {
+        Transport::Tcp => format!("port/{}", port.number),
+        Transport::Udp => format!("port/{}/udp", port.number),
+    }
 }
 
 pub fn secret(secret: &SecretId) -> String {
-    format!("secret/{}", secret.0)
+    format!("secret/{}", object(&secret.0))
 }
 
 /// A cluster and its endpoints: `service/shop/cart/8080`, and `service/shop/cart/8080/http2` or `…/tcp` where that is spoken.
 pub fn cluster(upstream: &UpstreamId) -> String {
-    upstream.to_string()
+    let UpstreamId { kind, name, port, protocol } = upstream;
+    let spoken = match protocol {
+        UpstreamProtocol::Http1 => "",
+        UpstreamProtocol::Http2 => "/http2",
+        UpstreamProtocol::Tcp => "/tcp",
+    };
+    format!("{}/{}/{port}{spoken}", lower(kind), object(name))
 }
 
 /// A RouteConfiguration: `http/80`, `https/443/gateway/shop/web/secure`.
@@ -40,18 +49,18 @@ pub fn connections(listener: &Listener) -> String {
 
 /// The prefix of the names of a route's entries in a table: `httproute/shop/cart`.
 pub fn route(route: &RouteId) -> String {
-    format!("{}/{}", route.kind.as_str().to_ascii_lowercase(), route.name)
+    format!("{}/{}", lower(&route.kind), object(&route.name))
 }
 
-/// The Service of a cluster.
-pub fn service_of(cluster: &str) -> Option<ObjectName> {
-    let mut parts = cluster.split('/');
-    let kind = parts.next()?;
-    let is_service = UpstreamKind::Service.as_str().eq_ignore_ascii_case(kind);
-    is_service.then_some(())?;
-    Some(ObjectName::new(parts.next()?, parts.next()?))
-}
-
+/// `gateway/shop/web/secure`.
 fn listener_id(listener: &ListenerId) -> String {
-    listener.to_string()
+    format!("{}/{}/{}", lower(&listener.owner.kind), object(&listener.owner.name), listener.name)
+}
+
+fn object(name: &ObjectName) -> String {
+    format!("{}/{}", name.namespace, name.name)
+}
+
+fn lower(kind: &impl NamedKind) -> String {
+    kind.as_str().to_ascii_lowercase()
 }

@@ -3,7 +3,7 @@ use super::{Condition, Conditions};
 use crate::left_out;
 use crate::objects::ObjectKey;
 use crate::views::{AcceptedViewPolicy, Rule, ViewRules};
-use crate::world::{Reader, ResourceKey};
+use crate::world::{InFleet, Reader, TreatmentOf};
 use heliograph_snapshot::FleetName;
 use heliograph_views::{Audience, Client};
 use serde::Serialize;
@@ -96,7 +96,8 @@ fn problem(
 ) -> Option<String> {
     decoded.rules.iter().find_map(|rule| {
         let Rule::Overlay { kind, name, .. } = rule else { return None };
-        let treated = reader.treatment(&ResourceKey::new(fleet, *kind, name.clone()))?;
+        let named = TreatmentOf::Named(*kind, name.clone());
+        let treated = reader.treatment(&InFleet::new(fleet, named))?;
         let own = treated.problems.iter().find(|(policy, _)| *policy == key.name);
         own.map(|(_, why)| format!("overlay of {why}"))
     })

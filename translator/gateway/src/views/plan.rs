@@ -1,7 +1,7 @@
 use super::policy::{AcceptedViewPolicy, Rule, ViewRules};
+use super::treatment::Patch;
 use crate::objects::{Kind, ObjectName};
 use crate::world::Reader;
-use heliograph_envoy_dialect::Patch;
 use heliograph_envoy_dialect::names;
 use heliograph_model::{TableKey, TransportPort};
 use heliograph_snapshot::{FleetName, ResourceType};

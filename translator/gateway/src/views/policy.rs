@@ -1,8 +1,8 @@
+use super::treatment::Patch;
 use crate::objects::ObjectName;
 use crate::objects::heliograph::{Clients, Only, Overlay, Prefer, ViewRule};
 use crate::objects::view_policy::{OnlyFor, ViewPolicyObject};
 use crate::world::Reader;
-use heliograph_envoy_dialect::Patch;
 use heliograph_model::{FleetOwner, TransportPort};
 use heliograph_snapshot::{FleetName, ResourceType};
 use heliograph_views::{Audience, EnvoyVersion, Operator, Requirement};

@@ -1,7 +1,7 @@
 //! What of which objects may be the cause of a rejection. What a proxy says of it is a hint and no proof.
 
 use super::World;
-use super::keys::{ResourceId, ResourceKey};
+use super::keys::{InFleet, ResourceId, TreatmentOf};
 use super::rejected::{MeantMatch, Suspect, TableOf, suspects, suspects_then};
 use crate::objects::{Kind, ObjectKey, route_object};
 use bytes::Bytes;
@@ -85,8 +85,14 @@ impl World {
         name: &Arc<str>,
         version: Version,
     ) -> Vec<Culprit> {
-        let key = ResourceKey::new(fleet, kind, name.clone());
-        let treated = self.reader().treatment(&key).and_then(|it| it.rule.as_ref());
+        let of = match (kind, self.id_of(fleet, kind, name)) {
+            (ResourceType::Endpoints, Some(ResourceId::Upstream(upstream))) => {
+                TreatmentOf::Endpoints(upstream.clone())
+            }
+            _ => TreatmentOf::Named(kind, name.clone()),
+        };
+        let treated = self.reader().treatment(&InFleet::new(fleet, of));
+        let treated = treated.and_then(|it| it.rule.as_ref());
         let treatment = treated.and_then(|rule| Treatment::of(rule));
         let variants = treatment.map(|treatment| treatment.variants).unwrap_or_default();
         let rejected = variants.iter().filter(|variant| Version::of(&variant.body) == version);

@@ -46,6 +46,15 @@ pub(crate) enum ResourceId {
     Table(TableKey),
 }
 
+/// What a treatment is of.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum TreatmentOf {
+    /// The endpoints of an upstream.
+    Endpoints(UpstreamId),
+    /// What a policy calls so, whether or not it is there. Of endpoints that is only whether the policy can do what it says.
+    Named(ResourceType, Arc<str>),
+}
+
 impl<T> InFleet<T> {
     pub(crate) fn new(fleet: &FleetName, id: T) -> Self {
         Self { fleet: fleet.clone(), id }

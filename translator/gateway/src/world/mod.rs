@@ -13,7 +13,7 @@ mod table;
 
 pub use culprits::{Culprit, RejectedResource};
 pub use heliograph_engine::Work;
-pub(crate) use keys::{CompiledRouteKey, HostKey, InFleet, ResourceKey};
+pub(crate) use keys::{CompiledRouteKey, HostKey, InFleet, TreatmentOf};
 pub use outcome::Outcome;
 pub(crate) use reader::Reader;
 pub use rejected::MeantMatch;

@@ -3,7 +3,7 @@
 
 use super::facts::Facts;
 use super::indexes::Indexes;
-use super::keys::{CompiledRouteKey, HostKey, InFleet, ResourceId, ResourceKey};
+use super::keys::{CompiledRouteKey, HostKey, InFleet, ResourceId, ResourceKey, TreatmentOf};
 use super::reader::Reader;
 use crate::accept::{AcceptedGateway, Arbitration, ListenerRequests};
 use crate::attach::Attachment;
@@ -171,8 +171,8 @@ heliograph_engine::table! {
             },
         }
         /// What do views do to a resource?
-        treatment: Treatment(ResourceKey) -> TreatmentResult {
-            compute: |reader, key| Some(views::treatment(reader, &key.fleet, key.kind, &key.name)),
+        treatment: Treatment(InFleet<TreatmentOf>) -> TreatmentResult {
+            compute: |reader, key| Some(views::treatment(reader, &key.fleet, &key.id)),
             changed: Indexes::treatment_changed,
         }
         /// A proxy's entry in the directory of its fleet.
@@ -315,12 +315,12 @@ fn demanded_by_attachment(route: &RouteId, attachment: &Arc<Attachment>) -> BTre
 
 fn demanded_by_upstreams(fleet: &FleetName, upstreams: &FrozenSet<UpstreamId>) -> BTreeSet<Unit> {
     let units = upstreams.iter().flat_map(|upstream| {
-        let name = names::cluster(upstream).into();
+        let endpoints = TreatmentOf::Endpoints(upstream.clone());
         [
             Unit::Cluster(InFleet::new(fleet, upstream.clone())),
             Unit::Endpoints(InFleet::new(fleet, upstream.clone())),
             // A Service may itself ask that clients prefer some of its endpoints.
-            Unit::Treatment(ResourceKey::new(fleet, ResourceType::Endpoints, name)),
+            Unit::Treatment(InFleet::new(fleet, endpoints)),
         ]
     });
     units.collect()
@@ -329,9 +329,12 @@ fn demanded_by_upstreams(fleet: &FleetName, upstreams: &FrozenSet<UpstreamId>) -
 fn demanded_by_plan(fleet: &FleetName, plan: &Plan) -> BTreeSet<Unit> {
     let audiences = plan.audiences.keys();
     let audiences = audiences.map(|id| Unit::Audience(InFleet::new(fleet, id.clone())));
-    let treatments = plan.resources.keys();
-    let treatments = treatments
-        .map(|(kind, name)| Unit::Treatment(ResourceKey::new(fleet, *kind, name.clone())));
+    let treatments = plan.resources.iter().filter_map(|((kind, name), planned)| {
+        // Endpoints that are there have a treatment because their upstream has them.
+        let is_needed = *kind != ResourceType::Endpoints || !planned.overlays.is_empty();
+        let named = TreatmentOf::Named(*kind, name.clone());
+        is_needed.then(|| Unit::Treatment(InFleet::new(fleet, named)))
+    });
     audiences.chain(treatments).collect()
 }
 

@@ -299,8 +299,8 @@ impl ReconcileState {
                 }
             },
         };
-        let namespace = fleet.as_str().split('/').next().unwrap_or_default();
-        let mut steps = plan(namespace, wanted, live);
+        let owner = FleetOwner::of(fleet);
+        let mut steps = plan(&owner.name().namespace, wanted, live);
         steps.retain(|step| self.listed.contains(&step.part()));
         steps
     }

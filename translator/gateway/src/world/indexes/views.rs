@@ -3,7 +3,7 @@
 use super::{Fact, Indexes, move_member};
 use crate::objects::ObjectName;
 use crate::views::{AcceptedViewPolicy, ListedProxy, TreatmentResult};
-use crate::world::keys::ResourceKey;
+use crate::world::keys::{InFleet, TreatmentOf};
 use heliograph_snapshot::Internal;
 
 impl Indexes {
@@ -32,14 +32,16 @@ impl Indexes {
 
     pub(in crate::world) fn treatment_changed(
         &mut self,
-        key: &ResourceKey,
+        key: &InFleet<TreatmentOf>,
         old: Option<&TreatmentResult>,
         new: Option<&TreatmentResult>,
     ) -> Vec<Fact> {
         let rule = |treated: Option<&TreatmentResult>| treated?.rule.clone();
-        if rule(old) != rule(new) {
-            let name = heliograph_views::treatment_name(key.kind, &key.name).into();
-            self.resource_changed(&key.fleet, Internal::Rules.into(), name, rule(new));
+        let (old, new) = (rule(old), rule(new));
+        if old != new
+            && let Some(name) = new.as_ref().or(old.as_ref()).map(|rule| rule.name.clone())
+        {
+            self.resource_changed(&key.fleet, Internal::Rules.into(), name, new);
         }
         Vec::new()
     }
