@@ -142,6 +142,22 @@ const ENVOY: &[&str] = &["heliograph_envoy"];
 const KUBERNETES: &[&str] =
     &["gateway_api", "k8s_openapi", "kube", "heliograph_gateway::objects", "crate::objects"];
 
+/// The files of the front end that name the dialect, and what for. Each is one that a further dialect has to touch.
+const NAMING_DIALECT: &[(&str, &str)] = &[
+    ("translator/gateway/src/merge/dropped.rs", "closes the matches that a proxy cannot hold"),
+    ("translator/gateway/src/merge/mod.rs", "puts encoded routes into a virtual host"),
+    (
+        "translator/gateway/src/routes/compiled.rs",
+        "compiles a route for a listener, and measures its size",
+    ),
+    ("translator/gateway/src/routes/rules.rs", "measures the expressions that proxies match with"),
+    ("translator/gateway/src/views/plan.rs", "withholds resources from clients, by their names"),
+    ("translator/gateway/src/views/treatment.rs", "renders overlays, which the dialect reads"),
+    ("translator/gateway/src/world/rejected.rs", "finds the model ids that a rejection means"),
+    ("translator/gateway/src/world/table.rs", "has the units that build resources"),
+];
+const DIALECTS: &[&str] = &["heliograph_envoy_dialect"];
+
 /// Test files that may sleep, in how many places, and why. A test waits for a condition with a deadline; nothing else
 /// is a reason but what is written here.
 const MAY_SLEEP: &[(&str, usize, &str)] = &[
@@ -234,6 +250,23 @@ fn no_file_has_types_of_kubernetes_and_of_envoy() {
     report(mixed.map(|source| {
         format!("{source}: types of Kubernetes beside Envoy's: go by way of the model")
     }));
+}
+
+#[test]
+fn the_front_end_names_the_dialect_where_it_must() {
+    let gateway = Path::new("translator/gateway/src");
+    let sources = sources().into_iter().filter(|it| it.relative().starts_with(gateway));
+    let naming: BTreeSet<String> =
+        sources.filter(|it| it.names(DIALECTS)).map(|source| source.to_string()).collect();
+    let expected: BTreeSet<String> =
+        NAMING_DIALECT.iter().map(|(path, _)| (*path).to_owned()).collect();
+    let added = naming.difference(&expected).map(|path| {
+        format!("{path}: use a file of NAMING_DIALECT in tidy.rs, or add this one with the reason")
+    });
+    let gone = expected.difference(&naming).map(|path| {
+        format!("{path}: it does not name a dialect: remove it from NAMING_DIALECT in tidy.rs")
+    });
+    report(added.chain(gone));
 }
 
 /// `cargo tree` and not the graph of `cargo metadata`: the latter has the features of all members together, so a
