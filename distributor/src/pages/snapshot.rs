@@ -191,7 +191,8 @@ impl Page {
             Some(client) => views.of(&client.info, &mut class_handle).snapshot().clone(),
             None => views.snapshot().clone(),
         };
-        let counts = ResourceType::ALL.map(|kind| (kind.as_str(), snapshot.tree(kind).len()));
+        let kinds = snapshot.dialect().types();
+        let counts = kinds.map(|kind| (kind.as_str(), snapshot.tree(kind).len())).collect();
         let (wanted, mut more) = selection.of_snapshot(&snapshot);
         let client_state = client.and_then(|client| client.status().client_state);
         let mut resources = Vec::new();
@@ -217,7 +218,7 @@ impl Page {
             fleet: fleet.name.clone(),
             head: HeadText(snapshot.head),
             class: class_handle.class(),
-            counts: counts.into(),
+            counts,
             next: last.map(|row| format!("{}/{}", row.r#type, row.name)),
             resources,
         })

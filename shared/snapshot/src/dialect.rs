@@ -42,7 +42,8 @@ pub struct TypeProperties {
 }
 
 /// The kind of proxy that a fleet has, by the protocol that it speaks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Dialect {
     #[default]
     Envoy,
@@ -201,6 +202,13 @@ resource_types! {
     }
 }
 
+impl Dialect {
+    /// The types that its proxies are served, in the order in which they must receive them.
+    pub fn types(self) -> impl Iterator<Item = ResourceType> {
+        ResourceType::ALL.into_iter().filter(move |kind| kind.properties().dialect == self)
+    }
+}
+
 impl ResourceType {
     pub fn properties(self) -> &'static TypeProperties {
         &TABLE[self as usize]
@@ -257,6 +265,13 @@ impl Serialize for ResourceType {
 mod tests {
     use super::*;
     use std::collections::BTreeSet;
+
+    #[test]
+    fn every_type_is_one_of_its_dialect() {
+        for kind in ResourceType::ALL {
+            assert!(kind.properties().dialect.types().any(|it| it == kind), "{kind}");
+        }
+    }
 
     #[test]
     fn type_urls_and_names_lead_back_to_their_types() {

@@ -1,4 +1,4 @@
-use crate::{Address, FleetName, Head, Internal, Resource, ResourceType, Section, Tree};
+use crate::{Address, Dialect, FleetName, Head, Internal, Resource, ResourceType, Section, Tree};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -53,6 +53,17 @@ impl Snapshot {
     /// The same content at another head.
     pub fn at(&self, head: Head) -> Self {
         Self { head, ..self.clone() }
+    }
+
+    /// The dialect of its fleet, which follows from what it serves: a store keeps no other record of it. One that serves
+    /// nothing has nothing of another dialect either.
+    pub fn dialect(&self) -> Dialect {
+        let served = self.trees.iter().filter(|(_, tree)| !tree.is_empty());
+        let mut dialects = served.filter_map(|(section, _)| match section {
+            Section::Served(kind) => Some(kind.properties().dialect),
+            Section::Internal(_) => None,
+        });
+        dialects.next().unwrap_or_default()
     }
 
     /// Where a store keeps each section that has resources. Equal roots mean equal content.

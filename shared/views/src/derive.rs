@@ -30,7 +30,7 @@ pub fn advance(
         return after.clone();
     }
     let mut touched = touched_by_rules(before, after);
-    let trees = ResourceType::ALL.map(|kind| {
+    let trees = after.dialect().types().map(|kind| {
         let base = after.tree(kind);
         if !rules.treats(kind) {
             return (Section::from(kind), base.clone());
@@ -105,7 +105,7 @@ fn treated(
 }
 
 fn bare(base: &Snapshot) -> Snapshot {
-    let trees = ResourceType::ALL.map(|kind| (kind, base.tree(kind).clone()));
+    let trees = base.dialect().types().map(|kind| (kind, base.tree(kind).clone()));
     Snapshot::assembled(base.fleet.clone(), base.head, trees)
 }
 

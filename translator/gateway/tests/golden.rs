@@ -127,6 +127,20 @@ fn a_history_ends_as_if_its_end_had_been_told_at_once() {
     }
 }
 
+/// A store keeps no record of a fleet's dialect, because it follows from what the fleet serves.
+#[test]
+fn what_a_fleet_serves_is_of_its_dialect() {
+    for case in Case::all() {
+        let world = case.world();
+        for fleet in world.fleets() {
+            for (kind, resource) in world.resources(&fleet.name) {
+                let dialect = kind.properties().dialect;
+                assert_eq!(dialect, fleet.dialect, "{}: {kind} {}", case.name, resource.name);
+            }
+        }
+    }
+}
+
 /// Whoever fetches Secrets and ConfigMaps fetches what is named, and of that what is read.
 #[test]
 fn what_nothing_names_and_nothing_reads_decides_nothing() {

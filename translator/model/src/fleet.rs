@@ -1,7 +1,7 @@
 use crate::{
     ClientValidation, FleetOwner, Hostname, ListenerId, SecretId, Transport, TransportPort,
 };
-use heliograph_snapshot::FleetName;
+use heliograph_snapshot::{Dialect, FleetName};
 use serde::Serialize;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -12,6 +12,9 @@ use std::time::Duration;
 #[serde(rename_all = "camelCase")]
 pub struct Fleet {
     pub name: FleetName,
+    /// What its proxies read.
+    #[serde(skip_serializing_if = "is_envoy")]
+    pub dialect: Dialect,
     /// Only those that can be served, in the order of their owners.
     pub listeners: Vec<Listener>,
     /// The Secret with the certificate that backends are shown where TLS is spoken to them.
@@ -204,6 +207,10 @@ impl Deref for TableKey {
     fn deref(&self) -> &TableParts {
         &self.0
     }
+}
+
+fn is_envoy(dialect: &Dialect) -> bool {
+    *dialect == Dialect::Envoy
 }
 
 fn is_default(http: &HttpSettings) -> bool {

@@ -1,7 +1,7 @@
 //! The pin of a fleet, as its writer knows it: decided without IO.
 
 use super::step::Step;
-use heliograph_snapshot::{Change, Head, ResourceType, Section, Snapshot};
+use heliograph_snapshot::{Change, Head, Section, Snapshot};
 use heliograph_store::{PinOrder, PinState, Pinned, Record};
 use std::sync::Arc;
 
@@ -192,7 +192,7 @@ pub(super) fn with_endpoints_of(
         (section, source.section(section).clone())
     });
     let content = Snapshot::assembled(live.fleet.clone(), Head::default(), trees);
-    let passing = ResourceType::ALL.into_iter().filter(|kind| !kind.properties().lasts);
+    let passing = pinned.dialect().types().filter(|kind| !kind.properties().lasts);
     let orphans = passing.flat_map(|kind| {
         let of = move |snapshot: &Snapshot, name: &str| snapshot.get(kind, name).cloned();
         let former = pinned.tree(kind).iter();

@@ -34,7 +34,7 @@ use crate::status::{Condition, Conditions};
 use crate::world::{InFleet, Reader};
 use candidate::Candidate;
 use heliograph_model::{self as model, FleetOwner, HttpSettings, Port, SecretId, TransportPort};
-use heliograph_snapshot::FleetName;
+use heliograph_snapshot::{Dialect, FleetName};
 
 /// A Gateway of ours, and all there is to say about it.
 #[derive(Clone, Debug, PartialEq)]
@@ -135,6 +135,8 @@ pub(crate) fn fleet(reader: &Reader<'_>, name: &FleetName) -> model::Fleet {
     let points = members.iter().flat_map(|gateway| &gateway.points);
     model::Fleet {
         name: name.clone(),
+        // No parameter names another.
+        dialect: Dialect::Envoy,
         client_certificate: members.iter().find_map(|gateway| gateway.client_certificate.clone()),
         // Those of Gateways that share their proxies are all of their class.
         http: members.first().map(|gateway| gateway.http.clone()).unwrap_or_default(),

@@ -21,7 +21,7 @@ use heliograph_model::{
     self as model, FrozenSet, Hostname, ListenerId, ListenerOwner, PolicyId, PolicyScope, RouteId,
     SecretId, TableKey, TransportPort, UpstreamId,
 };
-use heliograph_snapshot::{FleetName, Internal, Resource, ResourceType};
+use heliograph_snapshot::{Dialect, FleetName, Internal, Resource, ResourceType};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -50,7 +50,9 @@ heliograph_engine::table! {
         /// What do the proxies of a fleet serve?
         fleet: Fleet(FleetName) -> model::Fleet {
             compute: |reader, name| Some(accept::fleet(reader, name)),
-            demands: |_: &FleetName, fleet: &model::Fleet| demanded_by_fleet(fleet),
+            demands: |_: &FleetName, fleet: &model::Fleet| match fleet.dialect {
+                Dialect::Envoy => demanded_by_fleet(fleet),
+            },
             changed: Indexes::fleet_changed,
         }
         /// What runs for a fleet?
