@@ -130,7 +130,8 @@ fn selectors(expression: &str) -> Vec<String> {
         let (name, after) = word.split_at(length);
         rest = after;
         let is_metric = name.contains(':') || name.contains('_') && !name.starts_with("group_");
-        if is_metric && name != "histogram_quantile" {
+        let is_function = after.starts_with('(');
+        if is_metric && !is_function {
             let labels = after.strip_prefix('{').and_then(|it| it.split_once('}'));
             let labels = labels.map(|(labels, _)| format!("{{{labels}}}")).unwrap_or_default();
             rest = &after[labels.len()..];
@@ -151,5 +152,6 @@ fn what_an_expression_looks_at_is_found() {
     let expression =
         "sum by (pod) (rate(a_total{x=\"y\",z!=\"w\"}[5m])) / on (pod) group_left() b:c:sum > 0.5";
     assert_eq!(selectors(expression), ["a_total{x=\"y\",z!=\"w\"}", "b:c:sum"]);
+    assert_eq!(selectors("max by (a) (max_over_time(b_c[5m])) > 0"), ["b_c"]);
     assert_eq!(anchor(" Redis is away, or slow"), "redis-is-away-or-slow");
 }

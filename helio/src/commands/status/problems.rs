@@ -75,6 +75,7 @@ fn of_translator(translator: &Translator) -> Vec<String> {
         over_budget,
         withheld,
         oversized,
+        delayed,
         store_age,
         ..
     } = translator;
@@ -96,6 +97,12 @@ fn of_translator(translator: &Translator) -> Vec<String> {
         problems.push(format!(
             "{name} rejects {over_budget} routes that exceed a budget: {}",
             reported_by("TooLarge or, for an expression, UnsupportedValue")
+        ));
+    }
+    if *delayed > 0 {
+        problems.push(format!(
+            "{name} delays the last change of {delayed} routes by up to 32 s, because proxies have rejected routes of their \
+             namespace several times lately; its log names the namespace"
         ));
     }
     if *withheld > 0 {

@@ -57,6 +57,8 @@ pub(super) struct Translator {
     pub(super) withheld: u64,
     /// Resources that are too large for the store.
     pub(super) oversized: u64,
+    /// Routes whose last change waits, because proxies keep rejecting routes of their namespace.
+    pub(super) delayed: u64,
     /// Seconds since the last answer of its store; none without one.
     pub(super) store_age: Option<f64>,
 }
@@ -213,7 +215,7 @@ impl Status {
                 Cell::from(it.pending).bad_if(it.pending > 0),
                 it.pinned.into(),
                 Cell::from(it.left_out).bad_if(it.left_out > 0),
-                Cell::from(it.over_budget + it.withheld).bad_if(it.over_budget + it.withheld > 0),
+                Cell::from(it.beyond_budgets()).bad_if(it.beyond_budgets() > 0),
                 age(it.store_age),
             ]);
         }
@@ -284,8 +286,14 @@ impl Translator {
             over_budget: count("heliograph_translator_refused_routes"),
             withheld: count("heliograph_kubernetes_withheld_objects"),
             oversized: count("heliograph_translator_oversized_resources"),
+            delayed: count("heliograph_translator_delayed_routes"),
             store_age: metrics.sum("heliograph_store_staleness_seconds"),
         }
+    }
+
+    /// What does not count as it is, because a namespace or a table has too much.
+    fn beyond_budgets(&self) -> u64 {
+        self.over_budget + self.withheld + self.delayed
     }
 }
 
