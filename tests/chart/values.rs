@@ -123,10 +123,23 @@ fn what_does_not_fit_together_is_refused_with_what_to_do() {
             "both redis.translatorSecret and redis.distributorSecret",
         ),
         (&["translator.serviceAccount.create=false"], "set name to an existing ServiceAccount"),
+        (&["translator.limits.tableSize=61MiB"], "set it to at most 60MiB"),
     ];
     for (settings, expected) in cases {
         let refused = set(settings).unwrap_err();
         assert!(refused.contains(expected), "{settings:?}: {refused}");
+    }
+}
+
+/// The translator would not start with more.
+#[test]
+fn a_table_has_the_size_that_the_store_takes() {
+    for size in ["60MiB", "060MiB", "61440KiB", "0GiB", "1KiB"] {
+        set(&[&format!("translator.limits.tableSize={size}")]).unwrap();
+    }
+    for size in ["61MiB", "070MiB", "61441KiB", "1GiB", "99999999999999999999KiB"] {
+        let refused = set(&[&format!("translator.limits.tableSize={size}")]).unwrap_err();
+        assert!(refused.contains(&format!("tableSize is {size}")), "{size}: {refused}");
     }
 }
 

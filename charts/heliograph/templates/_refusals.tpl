@@ -10,6 +10,13 @@ first, so that these lines come before any other.
 {{- fail (printf "%s.serviceAccount: create is false: set name to an existing ServiceAccount" $part) }}
 {{- end }}
 {{- end }}
+{{- $size := .translator.limits.tableSize }}
+{{- $number := regexReplaceAll "^0+|[A-Za-z]+$" $size "" }}
+{{- $unit := get (dict "KiB" 1 "MiB" 1024 "GiB" 1048576) (regexFind "[A-Za-z]+$" $size) }}
+{{- /* A number of more digits is too large, and none that could be multiplied. */}}
+{{- if or (gt (len $number) 9) (gt (mul (int64 $number) $unit) 61440) }}
+{{- fail (printf "translator.limits.tableSize is %s: set it to at most 60MiB, since the store takes no resource of more than 64MiB" $size) }}
+{{- end }}
 {{- if and .distributor.autoscaling.enabled .distributor.keda.enabled }}
 {{- fail "distributor.autoscaling and distributor.keda are both enabled and would conflict: disable one of them" }}
 {{- end }}
