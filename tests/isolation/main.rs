@@ -1,11 +1,17 @@
 //! Two tenants on a shared Gateway: whatever A applies and whatever its clients do, B's requests succeed, B's changes
 //! arrive, and every program goes on. A program of its own, so that no other test runs beside the attacks.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
+// The servers of Redis and of Kubernetes end with this process by the same file.
+#![allow(clippy::duplicate_mod)]
 
+#[path = "../../distributor/tests/identity/accounts.rs"]
+mod accounts;
 mod clients;
 #[allow(dead_code)] // This program uses a part of it, as of the others.
 #[path = "../e2e/harness.rs"]
 mod harness;
+#[path = "../../shared/tests/kubernetes/mod.rs"]
+mod kubernetes;
 mod neighbour;
 mod objects;
 #[allow(dead_code)]
@@ -15,6 +21,7 @@ mod pki;
 #[path = "../e2e/redis_site.rs"]
 mod redis_site;
 mod requests;
+mod reviewing;
 #[path = "../../shared/store/tests/servers/mod.rs"]
 mod servers;
 #[allow(dead_code)]
@@ -24,15 +31,16 @@ mod tls;
 #[path = "../e2e/traffic.rs"]
 mod traffic;
 
-use self::clients::{Clients, RESOURCE_EXHAUSTED, UNAUTHENTICATED};
+use self::clients::{Clients, INVALID_ARGUMENT, RESOURCE_EXHAUSTED, UNAUTHENTICATED};
 use self::neighbour::{HOST, Neighbour, Round};
 use self::objects::{Condition, Hostile, LEFT_OUT, NAMESPACE, OVERLAID, REJECTED, TENANT};
+use self::reviewing::Reviewing;
 use crate::harness::{backend, gateway_with, replace, write};
 use crate::pki::{CertificateAuthority, ISSUER, Signer};
 use crate::redis_site::{FLEET, Program, Site, bootstrap};
 use crate::servers::{Server, until};
 use crate::traffic::Traffic;
-use heliograph_client::{Client, Options, State};
+use heliograph_client::{Client, Options, Protocol, State};
 use heliograph_snapshot::ResourceType;
 use heliograph_testing::{Port, Stopwatch, stress};
 use serde_json::{Value, json};
@@ -52,13 +60,17 @@ const LEFT_OUT_BOUND: Duration = Duration::from_secs(5);
 /// The largest expression that these Envoys take: enough for what people write, and less than the translator allows.
 const PROGRAM_SIZE: &str = "re2.max_program_size.error_level: 200";
 
-/// What the chart lets the programs have, in MiB. One that needs more would be ended and started again.
+/// What the chart lets the translator have, in MiB. It would be ended and started again if it needed more.
 const TRANSLATOR_MEMORY: u64 = 1024;
-const DISTRIBUTOR_MEMORY: u64 = 3072;
+/// A third of what the chart lets a distributor have, and half of what one request of empty parts takes if it is decoded as it is.
+const DISTRIBUTOR_MEMORY: u64 = 1024;
 
 /// Little enough for a test to take all of it.
 const STREAMS: usize = 200;
+const AUTHENTICATED_CONNECTIONS: usize = 100;
 const UNAUTHENTICATED_CONNECTIONS: usize = 50;
+/// Those who behave all have the same one.
+const CONNECTIONS_PER_ADDRESS: usize = 40;
 
 /// So many edits are ten seconds at least.
 const EDITS: usize = 100;
@@ -66,8 +78,9 @@ const EDITS: usize = 100;
 /// And so many connections of one tenant to the Gateway are more than a browser has.
 const CONNECTIONS: usize = 200;
 
-/// What the chart's own Redis may have, in MiB.
-const REDIS_MEMORY: u64 = 512;
+/// What Redis may have, in bytes. The tenant changes a large table until more was written: Redis would be full if it kept all of
+/// that, even for a minute.
+const REDIS_MEMORY: u64 = 64 << 20;
 
 /// Of what the log says when proxies reject something, there is a line each minute for each type of resource.
 const REJECTED_LINE: &str = "a proxy rejected some of its configuration";
@@ -90,7 +103,7 @@ struct Scene {
 
 impl Scene {
     async fn start() -> Self {
-        let redis = Server::start(&[]).await;
+        let redis = Server::start(&[&format!("maxmemory {REDIS_MEMORY}")]).await;
         let site = Site::new(&redis.url()).await;
         fs::remove_file(site.manifests().join("route.yaml")).unwrap();
         replace(&site.manifests(), "gateway.yaml", &gateway(site.http));
@@ -111,9 +124,7 @@ impl Scene {
         }
         let translator = site.translator_with_flags(&["--max-namespace-size", NAMESPACE]).await;
         let distributor = distributor(&site).await;
-        let bootstrap = bootstrap("envoy", std::slice::from_ref(&distributor), "DELTA_GRPC", "");
-        let envoy_program = site.envoy_from("envoy", &authenticated(&site, &bootstrap)).await;
-        envoy_program.until_live().await;
+        let envoy_program = envoy_of(&site, "envoy", &distributor).await;
         let clients = Clients::new(distributor.xds, authority, envoy);
         let fellows = ["fellow-1", "fellow-2"].map(|node| clients.proxy(|it| be_picky(it, node)));
         let fellows = fellows.into();
@@ -151,6 +162,11 @@ impl Scene {
         json_page(&self.distributor, "/fleets").await[FLEET].clone()
     }
 
+    /// A second Envoy of the shared fleet, which listens beside the first, and answers requests from now on.
+    async fn start_second_envoy(&self) -> Program {
+        envoy_of(&self.site, "second", &self.distributor).await
+    }
+
     async fn refused(&self, reason: &str) -> f64 {
         let name = format!("heliograph_distributor_rejected_clients_total{{reason=\"{reason}\"}}");
         self.distributor.metric(&name).await
@@ -175,11 +191,13 @@ impl Scene {
         assert!(lines <= FLEETS * ResourceType::ALL.len() * (minutes + 1), "{lines} lines");
     }
 
-    async fn assert_alive(&self) {
+    async fn assert_alive(&self, second: &Program, reviewing: &Reviewing) {
         for (program, memory) in [
             (&self.translator, TRANSLATOR_MEMORY),
             (&self.distributor, DISTRIBUTOR_MEMORY),
+            (&reviewing.distributor, DISTRIBUTOR_MEMORY),
             (&self.envoy, u64::MAX),
+            (second, u64::MAX),
         ] {
             assert!(program.is_alive(), "{} has ended", program.name);
             let peak = peak_memory(program.id());
@@ -189,11 +207,20 @@ impl Scene {
         for fellow in self.fellows.iter().chain([&self.own.0]) {
             assert_eq!(fellow.state().ended, None);
         }
-        let info: String = self.redis.query(&["INFO", "memory"]).await.unwrap();
-        let peak = info.lines().find_map(|line| line.strip_prefix("used_memory_peak:")).unwrap();
-        let peak = peak.trim().parse::<u64>().unwrap() >> 20;
-        println!("Redis had {peak} MiB at most");
-        assert!(peak < REDIS_MEMORY, "Redis would have been full at {REDIS_MEMORY} MiB");
+        println!(
+            "Redis had {} MiB at most",
+            self.redis_says("memory", "used_memory_peak").await >> 20
+        );
+        let errors: String = self.redis.query(&["INFO", "errorstats"]).await.unwrap();
+        assert!(!errors.contains("errorstat_OOM"), "Redis was full: {errors}");
+    }
+
+    /// A number of this section of what Redis says of itself.
+    async fn redis_says(&self, section: &str, name: &str) -> u64 {
+        let info: String = self.redis.query(&["INFO", section]).await.unwrap();
+        let mut values = info.lines().filter_map(|line| line.split_once(':'));
+        let value = values.find_map(|(found, value)| (found == name).then_some(value));
+        value.unwrap().trim().parse().unwrap()
     }
 
     async fn run_id(&self) -> String {
@@ -204,7 +231,8 @@ impl Scene {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hostile_tenant_takes_nothing_from_its_neighbour() {
-    let scene = Scene::start().await;
+    let (scene, cluster) = tokio::join!(Scene::start(), Reviewing::cluster());
+    let reviewing = Reviewing::start(&scene.site, &port_files(&scene.site), cluster).await;
     let redis = scene.run_id().await;
     let backends = [backend("blue").await, backend("green").await];
     let mut neighbour = Neighbour::start(scene.site.manifests(), scene.site.http, backends).await;
@@ -219,12 +247,19 @@ async fn a_hostile_tenant_takes_nothing_from_its_neighbour() {
         scene.apply(&hostile).await;
         report(hostile.name, neighbour.until_more().await);
     }
-    for (name, edit) in [
-        ("what Envoys reject, edited all the time", objects::rejected_edit as fn(usize) -> Value),
-        ("a large table, edited all the time", objects::large_edit),
+    for (name, edit, bytes) in [
+        (
+            "what Envoys reject, edited all the time",
+            objects::rejected_edit as fn(usize) -> Value,
+            0,
+        ),
+        ("a large table, edited all the time", objects::large_edit, REDIS_MEMORY),
     ] {
+        let written = async || scene.redis_says("stats", "total_net_input_bytes").await;
+        let enough = written().await + bytes;
         let mut edits = objects::keep_editing(&scene.site.manifests(), edit);
         edits.wait_for(|edits| *edits >= EDITS).await.unwrap();
+        until("more than Redis may have is written", async || written().await >= enough).await;
         report(name, neighbour.until_more().await);
     }
     let status = json_page(&scene.translator, "/status?format=json").await;
@@ -237,16 +272,29 @@ async fn a_hostile_tenant_takes_nothing_from_its_neighbour() {
 
     let slow = requests::slow_headers(scene.site.http, CONNECTIONS).await;
     requests::ambiguous_paths(scene.site.http).await;
+    requests::ambiguous_headers(scene.site.http).await;
     report("headers that do not end", neighbour.until_more().await);
-    requests::until_cut_off(slow).await;
 
     let ends = scene.clients.empty_parts().await;
-    assert_eq!(ends, [RESOURCE_EXHAUSTED; 6]);
+    assert_eq!(ends, [RESOURCE_EXHAUSTED; 8]);
     report("requests of empty parts", neighbour.until_more().await);
+    // Envoy has waited ten seconds for these meanwhile.
+    requests::until_cut_off(slow).await;
+
+    assert_eq!(scene.clients.repeated_key().await, INVALID_ARGUMENT);
+    let calls = scene.clients.half_received(STREAMS / 4).await;
+    until("refusals", async || scene.refused("receiving").await > 10.0).await;
+    scene.newcomer_is_served().await;
+    report("requests of which half comes", neighbour.until_more().await);
+    drop(calls);
+    // The next ones are large, too.
+    let limits = async || json_page(&scene.distributor, "/limits").await;
+    until("room", async || limits().await["largeRequestBytes"]["now"] == 0).await;
 
     // More than any stream may name of what there is not; and less, but too much for all of them together.
-    for _ in 0..5 {
-        assert_eq!(scene.clients.unknown_names(190_000).await, RESOURCE_EXHAUSTED);
+    for protocol in [Protocol::Delta, Protocol::StateOfTheWorld].into_iter().cycle().take(5) {
+        let end = scene.clients.unknown_names(protocol, 190_000).await;
+        assert_eq!(end, RESOURCE_EXHAUSTED, "{protocol:?}");
     }
     let calls = scene.clients.many_unknown_names(60, 9_000).await;
     until("refusals", async || scene.refused("identity_memory").await > 40.0).await;
@@ -260,6 +308,15 @@ async fn a_hostile_tenant_takes_nothing_from_its_neighbour() {
     report("streams that wait", neighbour.until_more().await);
     drop(calls);
 
+    let before_all = scene.refused("identity").await;
+    let calls = scene.clients.waiting_connections(AUTHENTICATED_CONNECTIONS + 40).await;
+    let more = async || scene.refused("identity").await - before_all;
+    until("refusals", async || more().await > 30.0).await;
+    scene.newcomer_is_served().await;
+    let second = scene.start_second_envoy().await;
+    report("connections that wait", neighbour.until_more().await);
+    drop(calls);
+
     let halves = scene.clients.half_open(4 * UNAUTHENTICATED_CONNECTIONS).await;
     scene.newcomer_is_served().await;
     report("half-open connections", neighbour.until_more().await);
@@ -269,6 +326,16 @@ async fn a_hostile_tenant_takes_nothing_from_its_neighbour() {
     assert!(ends.len() > 100 && ends.iter().all(|end| *end == UNAUTHENTICATED), "{ends:?}");
     scene.newcomer_is_served().await;
     report("made-up tokens", neighbour.until_more().await);
+
+    let mut flood = scene.clients.flood_of_tokens(reviewing.distributor.xds);
+    for _ in 0..5 {
+        flood.until_more(20).await;
+        reviewing.newcomer_is_served(&scene.clients).await;
+    }
+    assert!(reviewing.reviews("delayed").await > 0.0, "the address that floods has to wait");
+    scene.newcomer_is_served().await;
+    report("made-up tokens, about which the API is asked", neighbour.until_more().await);
+    drop(flood);
 
     let streams = scene.clients.rejecting(10);
     for stream in &streams {
@@ -284,8 +351,10 @@ async fn a_hostile_tenant_takes_nothing_from_its_neighbour() {
     let unserved = neighbour.stop().await;
     let requests = traffic.stop().await;
     println!("B had {requests} requests, and none failed");
-    assert_eq!(scene.envoy.failures().await, before + unserved);
-    scene.assert_alive().await;
+    second.until_versions(&scene.envoy.versions().await).await;
+    let failures = scene.envoy.failures().await + second.failures().await;
+    assert_eq!(failures, before + unserved);
+    scene.assert_alive(&second, &reviewing).await;
     assert_eq!(scene.run_id().await, redis, "Redis was started again");
 }
 
@@ -302,21 +371,41 @@ fn report(attack: &str, Round { route, endpoints, new_route }: Round) {
 }
 
 async fn distributor(site: &Site) -> Program {
-    let [certificate, key, authority, keys] = ["server.pem", "server.key", "ca.pem", "jwks.json"]
-        .map(|name| site.file(name).to_str().unwrap().to_owned());
-    let (streams, unknown) = (STREAMS.to_string(), UNAUTHENTICATED_CONNECTIONS.to_string());
+    let keys = site.file("jwks.json").to_str().unwrap().to_owned();
+    let [streams, known, unknown, address] =
+        [STREAMS, AUTHENTICATED_CONNECTIONS, UNAUTHENTICATED_CONNECTIONS, CONNECTIONS_PER_ADDRESS]
+            .map(|count| count.to_string());
     let flags = [
-        ["--xds-cert", &certificate],
-        ["--xds-key", &key],
-        ["--xds-client-ca", &authority],
         ["--xds-jwks", &keys],
         ["--xds-token-issuer", ISSUER],
         ["--max-streams", &streams],
+        ["--max-connections", &known],
         ["--max-unauthenticated", &unknown],
-        // Here all have the same one.
-        ["--max-connections-per-address", "0"],
+        ["--max-connections-per-address", &address],
+        // A large request takes its time on a busy machine.
+        ["--first-request-timeout", "60s"],
+        // Its streams stay, although the other one has fewer.
+        ["--rebalance-rate", "0"],
     ];
-    site.distributor_with_flags("distributor", flags.as_flattened()).await
+    let files = port_files(site);
+    let files: Vec<_> = files.iter().map(String::as_str).collect();
+    site.distributor_with_flags("distributor", &[&files, flags.as_flattened()].concat()).await
+}
+
+/// The files of an xDS port, as flags.
+fn port_files(site: &Site) -> Vec<String> {
+    let flags =
+        [("--xds-cert", "server.pem"), ("--xds-key", "server.key"), ("--xds-client-ca", "ca.pem")];
+    let file = |name| site.file(name).to_str().unwrap().to_owned();
+    flags.into_iter().flat_map(|(flag, name)| [flag.to_owned(), file(name)]).collect()
+}
+
+/// An Envoy of the shared fleet, once it has its configuration.
+async fn envoy_of(site: &Site, name: &str, distributor: &Program) -> Program {
+    let bootstrap = bootstrap(name, std::slice::from_ref(distributor), "DELTA_GRPC", "");
+    let envoy = site.envoy_from(name, &authenticated(site, &bootstrap)).await;
+    envoy.until_live().await;
+    envoy
 }
 
 /// The bootstrap of an Envoy that shows its certificate, and takes no very large expressions.

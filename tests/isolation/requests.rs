@@ -29,6 +29,13 @@ pub(crate) async fn until_cut_off(connections: Vec<TcpStream>) {
     }
 }
 
+/// Some backends read `_` as `-`.
+pub(crate) async fn ambiguous_headers(port: u16) {
+    let headers = &[("x_user_id", "1")];
+    let asked = HttpRequest { method: "GET", host: HOST, path: "/", headers };
+    assert_eq!(asked.ask(port).await.unwrap().status, 400);
+}
+
 /// Paths that have two meanings are B's path, or no request.
 pub(crate) async fn ambiguous_paths(port: u16) {
     let ask = async |path: &str| {

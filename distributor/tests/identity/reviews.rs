@@ -1,3 +1,4 @@
+use crate::accounts::{add_accounts, withhold_keys};
 use crate::calls::{METHODS, call};
 use crate::kubernetes::Kubernetes;
 use crate::pki::Signer;
@@ -6,8 +7,9 @@ use heliograph_client::Protocol;
 use serde_json::json;
 use tonic::Code;
 
+pub(crate) use crate::accounts::AUDIENCE;
+
 pub(crate) const ENVOY_ACCOUNT: &str = "system:serviceaccount:edge:envoy";
-pub(crate) const AUDIENCE: &str = "heliograph";
 
 /// A cluster with two proxies in one namespace, and a distributor that may ask about tokens.
 pub(crate) async fn cluster() -> (Kubernetes, Site) {
@@ -19,34 +21,13 @@ pub(crate) async fn cluster() -> (Kubernetes, Site) {
 /// The same, with a bound on the questions about new tokens, where the distributor cannot check them itself.
 pub(crate) async fn cluster_without_keys(rate: u32) -> (Kubernetes, Site) {
     let cluster = Kubernetes::start().await;
-    let bindings = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
-    let binding = format!("{bindings}/system:service-account-issuer-discovery");
-    until("the binding", async || cluster.has(&binding).await).await;
-    cluster.delete(&binding).await;
+    withhold_keys(&cluster).await;
     let site = distributor_of(&cluster, Some(rate)).await;
     (cluster, site)
 }
 
 async fn distributor_of(cluster: &Kubernetes, rate: Option<u32>) -> Site {
-    for namespace in ["edge", "heliograph"] {
-        let object = json!({ "metadata": { "name": namespace } });
-        cluster.create("/api/v1/namespaces", object).await;
-    }
-    for (namespace, name) in
-        [("edge", "envoy"), ("edge", "other"), ("edge", "idle"), ("heliograph", "distributor")]
-    {
-        cluster.create_account(namespace, name).await;
-    }
-    let binding = json!({
-        "metadata": { "name": "distributor" },
-        "roleRef": {
-            "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "system:auth-delegator",
-        },
-        "subjects": [{ "kind": "ServiceAccount", "namespace": "heliograph", "name": "distributor" }],
-    });
-    cluster.create("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", binding).await;
-    let own = cluster.token("heliograph", "distributor", &[]).await;
-    std::fs::write(cluster.file("token"), own).unwrap();
+    add_accounts(cluster, &[("edge", "envoy"), ("edge", "other"), ("edge", "idle")]).await;
     Site::with(|mut args| {
         (args.xds_jwks, args.xds_token_issuer, args.xds_token_review) = (None, None, true);
         args.xds_token_review_rate = rate;
