@@ -13,7 +13,6 @@ const IN_SEVERAL_CRATES: &[(&str, &str)] = &[
     ("Clients", "figures in a report; a field of ViewPolicy"),
     ("Conduct", "of a client; of a population in a scenario file"),
     ("Difference", "between trees; between two states of a directory"),
-    ("Entry", "of a tree; of a route table in Envoy's words"),
     ("EscapedSlashes", "the field of ProxyConfig; its value in the model"),
     ("Event", "of a client's message; of a history; of a provider"),
     ("HeadersWithUnderscores", "the field of ProxyConfig; its value in the model"),

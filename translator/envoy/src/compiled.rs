@@ -1,4 +1,4 @@
-use crate::outline::Missing;
+use crate::outline::MissingMatches;
 use crate::{names, outline, policy, route};
 use bytes::Bytes;
 use heliograph_envoy::Message;
@@ -30,7 +30,7 @@ pub struct CompiledRule {
     /// In the order of the rule's matches.
     pub matches: Vec<CompiledMatch>,
     /// The matches that are not there as they were written.
-    pub missing: Option<Missing>,
+    pub missing: Option<MissingMatches>,
     /// Requests of a match that is missing are in none of the matches.
     pub is_open: bool,
 }
@@ -67,8 +67,8 @@ pub fn compile(
             has_outline.then(|| outline::compiled(&name, rule, http_match, table)).flatten();
         compiled.is_open |= outline.is_none();
         compiled.matches.extend(outline);
-        let missing = Missing::of(http_match, precedence);
-        compiled.missing = Missing::joined(compiled.missing.take(), Some(missing));
+        let missing = MissingMatches::of(http_match, precedence);
+        compiled.missing = MissingMatches::joined(compiled.missing.take(), Some(missing));
     }
     compiled
 }

@@ -21,7 +21,7 @@ struct Outline {
 
 /// Matches that are not there as they were written: where they stood, and what the paths of all their requests begin with.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Missing {
+pub struct MissingMatches {
     pub precedence: Precedence,
     beginning: String,
 }
@@ -59,7 +59,7 @@ pub(crate) fn is_plain(http_match: &HttpMatch) -> bool {
         .is_some_and(|outline| !outline.is_beginning && outline.http_match == *http_match)
 }
 
-impl Missing {
+impl MissingMatches {
     pub(crate) fn of(http_match: &HttpMatch, precedence: Precedence) -> Self {
         let beginning = match &http_match.path {
             PathMatch::Exact(path) | PathMatch::Prefix(path) => path.clone(),
@@ -267,9 +267,10 @@ mod tests {
     fn what_may_have_the_requests_of_a_missing_match_is_closed() {
         let missing = |pattern: &str| {
             let given = regex(pattern);
-            Missing::of(&given, Precedence::of(&given))
+            MissingMatches::of(&given, Precedence::of(&given))
         };
-        let both = Missing::joined(Some(missing("/api/x[0-9]")), Some(missing("/api/y[0-9]")));
+        let both =
+            MissingMatches::joined(Some(missing("/api/x[0-9]")), Some(missing("/api/y[0-9]")));
         for (path, is_closed) in [
             (PathSpecifier::Prefix("/".to_owned()), true),
             (PathSpecifier::PathSeparatedPrefix("/api".to_owned()), true),

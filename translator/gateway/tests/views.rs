@@ -224,7 +224,7 @@ fn a_refused_policy_shows_nobody_what_is_for_some() {
 
 /// The result does not depend on what was there before, nor on where the object comes from.
 #[test]
-fn an_undecodable_policy_shows_nobody_what_is_for_some() {
+fn an_undecodable_policy_hides_what_is_for_some() {
     let good = policy("{namespaces: [shop]}", "[{only: {listeners: [inner]}}]");
     let guess = "{overlay: {type: Cluster, name: a, jsonPatch: [{op: guess, path: /a}]}}";
     for (clients, rules) in [

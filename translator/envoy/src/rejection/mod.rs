@@ -29,7 +29,7 @@ type Meant = (RouteId, Option<MeantMatch>);
 
 /// What words mean of a port.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Blamed {
+pub enum BlamedId {
     Listener(ListenerId),
     Route(RouteId),
 }
@@ -41,7 +41,7 @@ pub fn blamed_at_port<'a>(
     fleet: &FleetName,
     listeners: impl Iterator<Item = (&'a Listener, Option<&'a (RouteId, TcpRoute)>)>,
     words: &str,
-) -> BTreeSet<Blamed> {
+) -> BTreeSet<BlamedId> {
     let named: BTreeSet<&str> = words::names(words).collect();
     let is_named = |(listener, _): &(&Listener, _)| {
         let table = TableKey::of(fleet, listener);
@@ -50,8 +50,8 @@ pub fn blamed_at_port<'a>(
     let (meant, others): (Vec<_>, Vec<_>) = listeners.partition(is_named);
     let blamed = if meant.is_empty() { others } else { meant };
     let blame = |(listener, route): (&Listener, Option<&(RouteId, TcpRoute)>)| match route {
-        Some((id, route)) if means_targets(route, words) => Blamed::Route(id.clone()),
-        _ => Blamed::Listener(listener.id.clone()),
+        Some((id, route)) if means_targets(route, words) => BlamedId::Route(id.clone()),
+        _ => BlamedId::Listener(listener.id.clone()),
     };
     blamed.into_iter().map(blame).collect()
 }

@@ -2,7 +2,7 @@
 
 use crate::routes::CompiledRoute;
 use bytes::Bytes;
-use heliograph_envoy_dialect::{self as envoy, CompiledMatch, Missing};
+use heliograph_envoy_dialect::{self as envoy, CompiledMatch, MissingMatches};
 use heliograph_model::{Hostname, RouteId};
 use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ pub(super) struct Dropped<'a> {
     /// The routes with dropped matches of which nothing stays, with the hostname that the author wrote.
     closing: BTreeMap<&'a RouteId, &'a Hostname>,
     /// Of each namespace, the matches that are dropped although a policy protects them, by hostname.
-    unprotected: BTreeMap<&'a Arc<str>, Vec<(&'a Hostname, &'a Missing)>>,
+    unprotected: BTreeMap<&'a Arc<str>, Vec<(&'a Hostname, &'a MissingMatches)>>,
 }
 
 impl<'a> Dropped<'a> {
@@ -47,7 +47,7 @@ impl<'a> Dropped<'a> {
     ) -> Option<Bytes> {
         let unprotected = self.unprotected.get(&route.name.namespace)?;
         let place = |hostname: &Hostname| Reverse(hostname.specificity());
-        let is_behind = |(at, missing): &&(&Hostname, &Missing)| {
+        let is_behind = |(at, missing): &&(&Hostname, &MissingMatches)| {
             (place(at), &missing.precedence) <= (place(hostname), &of_route.precedence)
         };
         let mut behind = unprotected.iter().filter(is_behind);

@@ -2,7 +2,7 @@ use crate::objects::route_object;
 use crate::policies::Levels;
 use crate::routes::Rules;
 use crate::world::{CompiledRouteKey, Reader};
-use heliograph_envoy_dialect::{self as envoy, CompiledMatch, CompiledRule, Keep, Missing};
+use heliograph_envoy_dialect::{self as envoy, CompiledMatch, CompiledRule, Keep, MissingMatches};
 use heliograph_model::{FrozenSet, Route, RouteId, TableKey, UpstreamId};
 use heliograph_views::LeftOut;
 
@@ -19,7 +19,7 @@ pub(crate) struct CompiledRoute {
     pub(crate) closes_hosts: bool,
     /// The matches that are dropped although a policy protects them: what their author serves behind them may be what is to be
     /// protected.
-    pub(crate) unprotected: Option<Missing>,
+    pub(crate) unprotected: Option<MissingMatches>,
 }
 
 /// The bytes that an instruction of a regular expression uses in Envoy.
@@ -56,7 +56,7 @@ pub(crate) fn compiled(reader: &Reader<'_>, key: &CompiledRouteKey) -> CompiledR
         compiled.routes.extend(matches);
         compiled.closes_hosts |= is_open;
         if is_protected {
-            compiled.unprotected = Missing::joined(compiled.unprotected.take(), missing);
+            compiled.unprotected = MissingMatches::joined(compiled.unprotected.take(), missing);
         }
     }
     compiled.upstreams = upstreams.into_iter().collect();

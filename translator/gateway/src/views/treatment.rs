@@ -18,7 +18,11 @@ pub(crate) struct TreatmentResult {
     pub(crate) problems: Vec<(ObjectName, String)>,
 }
 
-pub(crate) fn treatment(reader: &Reader<'_>, fleet: &FleetName, of: &TreatmentOf) -> TreatmentResult {
+pub(crate) fn treatment(
+    reader: &Reader<'_>,
+    fleet: &FleetName,
+    of: &TreatmentOf,
+) -> TreatmentResult {
     let (kind, name, upstream) = match of {
         TreatmentOf::Endpoints(upstream) => {
             (ResourceType::Endpoints, names::cluster(upstream).into(), Some(upstream))

@@ -2,7 +2,7 @@
 
 pub use heliograph_envoy_dialect::rejection::MeantMatch;
 pub(super) use heliograph_envoy_dialect::rejection::{
-    Blamed, ServedTable, Suspect, blamed_at_port, blamed_routes, suspects, suspects_then,
+    BlamedId, ServedTable, Suspect, blamed_at_port, blamed_routes, suspects, suspects_then,
 };
 
 use super::World;

@@ -4,7 +4,7 @@
 
 use super::World;
 use super::keys::{InFleet, ResourceId};
-use super::rejected::{Blamed, ServedTable, TableOf, blamed_at_port, blamed_routes};
+use super::rejected::{BlamedId, ServedTable, TableOf, blamed_at_port, blamed_routes};
 use super::table::{Fact, Unit};
 use crate::objects::{Kind, ObjectKey, route_object, upstream_object};
 use heliograph_model::{
@@ -82,8 +82,8 @@ impl World {
             Some(ResourceId::Port(port)) => {
                 let blamed = blamed_at_port(fleet, self.listeners_at(fleet, *port), words);
                 let source = |blamed| match blamed {
-                    Blamed::Listener(listener) => Source::Listener(listener),
-                    Blamed::Route(route) => Source::Object(route_object(&route)),
+                    BlamedId::Listener(listener) => Source::Listener(listener),
+                    BlamedId::Route(route) => Source::Object(route_object(&route)),
                 };
                 blamed.into_iter().map(source).collect()
             }
