@@ -258,8 +258,6 @@ const OF_WRITER: &[&Reason] = &[
     reasons::route::programmed::REJECTED_BY_PROXIES,
     reasons::route::programmed::LEFT_OUT,
     reasons::route::programmed::TOO_LARGE,
-    reasons::backend_tls_policy::accepted::UNSUPPORTED_VALUE,
-    reasons::view_policy::accepted::UNSUPPORTED_VALUE,
     reasons::view_policy::programmed::REJECTED_BY_PROXIES,
     reasons::view_policy::programmed::LEFT_OUT,
 ];

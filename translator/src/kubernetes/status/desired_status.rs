@@ -149,10 +149,10 @@ fn unreadable(kind: Kind) -> Option<&'static Reason> {
         Kind::GatewayClass => Some(gateway_class::accepted::UNSUPPORTED_VALUE),
         Kind::Gateway => Some(gateway::accepted::UNSUPPORTED_VALUE),
         Kind::ListenerSet => Some(listener_set::accepted::UNSUPPORTED_VALUE),
-        Kind::BackendTLSPolicy => Some(backend_tls_policy::accepted::UNSUPPORTED_VALUE),
-        Kind::ViewPolicy => Some(view_policy::accepted::UNSUPPORTED_VALUE),
         kind if kind.is_route() => Some(route::accepted::UNSUPPORTED_VALUE),
-        // Other policies are always understood, as far as the API lets them in.
+        // Policies are always understood, as far as the API lets them in.
+        Kind::BackendTLSPolicy => Some(backend_tls_policy::accepted::NOT_UNDERSTOOD),
+        Kind::ViewPolicy => Some(view_policy::accepted::NOT_UNDERSTOOD),
         kind => kind.policy_kind().map(|_| policy::accepted::INVALID),
     }
 }

@@ -302,7 +302,6 @@ reasons! {
             NO_VALID_CA_CERTIFICATE: false, "NoValidCACertificate",
                 "None of its CA bundles can be used. Requests to its backends get 500.",
                 AUTHORITIES;
-            UNSUPPORTED_VALUE: false, "UnsupportedValue", UNREADABLE, READABLE;
         }
         resolved_refs = ResolvedRefs {
             RESOLVED_REFS: true, "ResolvedRefs", RESOLVED, "";
@@ -346,7 +345,6 @@ reasons! {
             NOT_UNDERSTOOD: false, INVALID,
                 "The policy has an invalid field; the message names it. No part of the policy is in force. Unless the target is a GatewayClass, the ports of listeners that it names with `only` are served to no proxy.",
                 "Fix the field that the message names ([Views](../views.md#rules)).";
-            UNSUPPORTED_VALUE: false, "UnsupportedValue", UNREADABLE, READABLE;
         }
         programmed = Programmed {
             REJECTED_BY_PROXIES: false, INVALID,
