@@ -92,7 +92,7 @@ fn words(kind: Kind, left_out: &LeftOut) -> String {
         (Kind::ViewPolicy, _) => "Its overlays are left out".to_owned(),
         (_, true) if left_out.has_outlines => {
             "The route is left out: requests of its matches, and those that only a regular expression or an unusual character \
-             tells from them, are answered with an error"
+             distinguishes from them, are answered with an error"
                 .to_owned()
         }
         (_, true) => "The route is left out, with its matches: for its hostnames, only requests that other routes for these \
@@ -122,7 +122,8 @@ fn of_rules(left_out: &LeftOut) -> String {
     let dropped: Vec<_> = dropped.collect();
     if !dropped.is_empty() {
         effect += &format!(
-            ", and match {} is dropped: so are answered those that only a regular expression tells from its requests",
+            ", and match {} is dropped: requests that only a regular expression distinguishes from its own are answered with \
+             an error, too",
             dropped.join(", ")
         );
     }

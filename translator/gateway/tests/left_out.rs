@@ -143,9 +143,9 @@ fn a_rule_that_is_left_out_answers_with_an_error_and_all_else_is_as_it_was() {
     let message = condition(&world, "bad").unwrap();
     assert_eq!(
         message,
-        "Requests of rule 1 are answered with an error, and match 1 of rule 1 is dropped: so are answered those that only a \
-         regular expression tells from its requests, because proxies reject it: it is too large. Heliograph tries it again when it \
-         changes, or when its annotation heliograph.dev/retry changes"
+        "Requests of rule 1 are answered with an error, and match 1 of rule 1 is dropped: requests that only a regular \
+         expression distinguishes from its own are answered with an error, too, because proxies reject it: it is too large. \
+         Heliograph tries it again when it changes, or when its annotation heliograph.dev/retry changes"
     );
     assert_eq!(condition(&world, "new"), None);
     assert_eq!(outcome.work.of("compiled_route"), 1, "{:?}", outcome.work);
