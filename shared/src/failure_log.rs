@@ -1,6 +1,6 @@
-//! When a failure that lasts is logged: once when it begins, and once when it is over. Whoever asks writes the lines.
+//! When a failure that lasts is logged: once when it begins, and once when it is over. The caller writes the lines.
 //!
-//! Where many things fail each by itself, a set of those that do serves as well: `insert` and `remove` answer the same.
+//! Where many things fail independently, a set of those that fail does the same: `insert` and `remove` answer the same.
 
 use std::time::Duration;
 use tokio::time::Instant;

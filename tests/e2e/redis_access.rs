@@ -1,4 +1,4 @@
-//! No Redis, a wrong password, a wrong authority: said in one line, tried again, and gone once it is repaired.
+//! No Redis, a wrong password, a wrong CA: logged in one line, tried again, and gone once it is repaired.
 
 use crate::redis_site::{LOADED, Program, Site};
 use crate::servers::{Certificates, Server, until};

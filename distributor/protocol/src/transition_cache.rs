@@ -222,7 +222,7 @@ impl Default for TransitionCacheBudget {
 }
 
 impl Quota {
-    /// Whether one who has so much may have so much more.
+    /// Whether a cache that has so much may have so much more.
     fn fits(&self, own: usize, size: usize) -> bool {
         self.with(self.used.load(Ordering::Relaxed), own, size).is_some()
     }

@@ -2,7 +2,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// Limits the requests of one stream: so many per second for as long as it likes, and many more after a rest. A
-/// stream that asks for more is read slower, and who goes on with it for long has no good reason. It knows no clock.
+/// stream that asks for more is read slower, and one that continues for long is ended. It knows no clock.
 ///
 /// Not a `TokenBucket` of `heliograph-shared`: what a request costs is known once it is read, so that a stream may owe more than
 /// it has, and how much it owes decides when it is read again.

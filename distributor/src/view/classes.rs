@@ -36,7 +36,7 @@ struct ClassTable {
 #[derive(Debug)]
 struct ActiveClass {
     class: Class,
-    /// Whether a client was in it that the directory lists. All others only claim to be of it.
+    /// Whether a client was in it that the inventory lists. All others only claim to be of it.
     is_listed: AtomicBool,
     /// Locked while the view is derived: other streams of the class need the same view.
     derived: Mutex<Option<Derived>>,

@@ -14,7 +14,7 @@ pub(crate) struct NodeClaims {
 /// The client of a stream.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ClientInfo {
-    /// Its node id, under which the directory has it.
+    /// Its node id, under which the inventory has it.
     pub(crate) node: String,
     pub(crate) claims: NodeClaims,
     /// The namespace of its authenticated identity.

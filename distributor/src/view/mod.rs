@@ -26,7 +26,7 @@ pub(crate) struct Views {
     /// As it is where there are no rules.
     plain: Arc<View>,
     rules: Arc<Rules>,
-    /// Another one when the classes of clients may be others: when the rules ask something else, or the directory changed.
+    /// Another one when the classes of clients may be others: when the rules ask something else, or the inventory changed.
     era: u64,
     classes: Arc<Classes>,
     /// What made it the newest, if streams may have waited for that.

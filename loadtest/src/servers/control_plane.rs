@@ -19,7 +19,7 @@ pub(crate) enum ControlPlane {
     EnvoyGateway(Box<EnvoyGateway>),
 }
 
-/// Redis, a distributor and a translator. Over a directory there is no distributor: nobody connects.
+/// Redis, a distributor and a translator. Over a directory there is no distributor: no proxy connects.
 #[derive(Debug)]
 pub(crate) struct Ours {
     translator: Program,

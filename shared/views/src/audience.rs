@@ -19,7 +19,7 @@ pub struct Proxy {
 pub struct Client {
     /// The namespace of its authenticated identity. Nothing else decides over access.
     pub identity: Option<String>,
-    /// As the directory says, or the client itself where the directory does not know it.
+    /// As the inventory has it, or as the client reports it where the inventory does not have it.
     pub proxy: Proxy,
     pub version: Option<EnvoyVersion>,
 }
@@ -29,7 +29,7 @@ impl Proxy {
         Resource::new(node, self.encode_to_vec().into())
     }
 
-    /// `None`: not an entry of the directory.
+    /// `None`: not an entry of the inventory.
     pub fn read(resource: &Resource) -> Option<Self> {
         Self::decode(resource.body.clone()).ok()
     }

@@ -46,7 +46,7 @@ impl Observed {
     }
 
     /// Records an object as the answer to a write shows it, unless a watch has shown a newer version meanwhile: nothing else would
-    /// come to put that right. Whether it can be read depends on its generation, and was found out by who watches.
+    /// correct that. Whether it can be read depends on its generation, and the watch has recorded it.
     pub(crate) fn record_write(&self, key: &ObjectKey, mut seen: ObservedObject) {
         let mut objects = self.objects();
         if let Some(before) = objects.seen.get(key) {
@@ -75,12 +75,12 @@ impl Observed {
         self.objects().seen.get(key).cloned()
     }
 
-    /// All objects that are known. It is for who begins; who goes on asks for [`changed`](Self::changed).
+    /// All objects that are known. For a reader that begins; later it reads [`changed`](Self::changed).
     pub(crate) fn keys(&self) -> Vec<ObjectKey> {
         self.objects().seen.keys().cloned().collect()
     }
 
-    /// Waits until objects have changed, and returns which, each once however often it was. There is one who asks.
+    /// Waits until objects have changed, and returns which, each once however often it was. For one reader.
     pub(crate) async fn changed(&self) -> BTreeSet<ObjectKey> {
         loop {
             let changed = std::mem::take(&mut self.objects().changed);

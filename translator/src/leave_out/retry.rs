@@ -1,5 +1,5 @@
-//! Objects that are left out are tried again after some time: the proxies that rejected it may have been replaced by
-//! others that do not.
+//! Objects that are left out are tried again after some time: the proxies that rejected them may have been replaced
+//! by others that do not.
 
 use heliograph_gateway::World;
 use heliograph_gateway::objects::ObjectKey;

@@ -94,8 +94,7 @@ impl PublishState {
         std::mem::replace(&mut self.preserved, preserved) != self.preserved
     }
 
-    /// All fleets that there are have been spoken of: what earlier terms published besides is to go,
-    /// unless it is preserved.
+    /// All fleets are known: those of earlier terms that are not wanted, and are not preserved, are retired.
     pub(super) fn complete(&mut self) {
         self.complete = true;
         for (name, fleet) in &mut self.fleets {

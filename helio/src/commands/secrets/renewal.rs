@@ -2,8 +2,8 @@ use super::certificates::{CertificateAuthority, ServerCertificate, shown};
 use std::time::{Duration, SystemTime};
 
 /// How long after Envoys received a CA it signs, and how long after it signs the one before is removed. The way of
-/// a CA to an Envoy is a Secret's to the translator, a ConfigMap's to the Envoy, minutes each. Less than a day, as who looks
-/// once a day may come a little sooner than the day before, and would have to wait for another.
+/// a CA to an Envoy is a Secret's to the translator, a ConfigMap's to the Envoy, minutes each. Less than a day, since a daily
+/// run may come a little sooner than the day before, and would have to wait for another day.
 const NOTICE: Duration = Duration::from_secs(23 * 3600);
 
 /// With less there would be a time without a good one, as changes take a day each.

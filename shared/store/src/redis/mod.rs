@@ -323,7 +323,7 @@ impl Shared {
         })
     }
 
-    /// Logs once that the user lacks a right: nothing heals that by itself.
+    /// Logs once that the user lacks a right: that does not end by itself.
     fn report_denial(&self, operation: Operation, error: Option<&LinkError>) {
         // The watch reports that it cannot compare, and an operator need not be able to announce.
         if matches!(operation, Operation::Compare | Operation::Announce) {

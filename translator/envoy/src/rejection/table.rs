@@ -109,13 +109,13 @@ pub fn suspects(
         matches: meant.iter().filter(|(of, _)| of == *route).filter_map(|it| it.1).collect(),
     };
     let suspects = suspects.iter().map(suspect);
-    // Of what has changed since, the cause may be gone: then nobody is suspect but those that the words mean.
+    // Of what has changed since, the cause may be gone: then only routes that the words mean are suspects.
     suspects.filter(|it| it.is_meant || is_current).collect()
 }
 
 /// The routes that may be the cause of the rejection of a table, as they were in it: those that the words quote, or else all
 /// that are not in the accepted one. They may have changed since, or be gone. Only what is quoted narrows them down: a
-/// name in the words may be a tenant's, but who has Envoy quote others is quoted with them.
+/// name in the words may be a tenant's, but a tenant that has Envoy quote others is quoted with them.
 pub fn suspects_then(rejected: &Bytes, good: Option<&Bytes>, words: &str) -> BTreeSet<RouteId> {
     let entries = entries_in(rejected, &good.map(routes_in).unwrap_or_default());
     let meant: BTreeSet<_> = quoted(&entries, words).into_iter().map(|it| it.0).collect();

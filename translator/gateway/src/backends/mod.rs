@@ -28,8 +28,8 @@ pub(crate) struct Reference<'a> {
 type ResolveError = (&'static Reason, String);
 
 /// Resolves a reference of the route `from`, or returns the condition that says why it cannot be resolved. A backend that names
-/// no protocol gets `default_protocol`. A new kind of backend is a
-/// file here and an arm in each of the two functions.
+/// no protocol gets `default_protocol`. A new kind of backend is a file here and an arm in `resolve`, `port_name`, `missing` and
+/// `endpoints`.
 pub(crate) fn resolve(
     reader: &Reader<'_>,
     from: &ObjectKey,

@@ -28,7 +28,7 @@ pub struct ProxySettings {
     /// Where the distributors are: a name or an address, and a port.
     pub host: String,
     pub port: u16,
-    /// The CA bundle of the distributors, in PEM; without them, Envoys ask in the clear.
+    /// The CA bundle of the distributors, in PEM; without it, Envoys connect in plain text.
     pub ca_bundle: Option<String>,
     /// The file of the CA bundle, which the translator follows.
     pub ca_file: Option<PathBuf>,

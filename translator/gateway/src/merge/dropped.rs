@@ -1,4 +1,4 @@
-//! Where matches are dropped because proxies reject them, nobody else's route answers their requests instead.
+//! Where matches are dropped because proxies reject them, no route of another tenant answers their requests instead.
 
 use crate::routes::CompiledRoute;
 use bytes::Bytes;

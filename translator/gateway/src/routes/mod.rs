@@ -1,4 +1,4 @@
-//! Routes: one file per kind; the compiler names the arms of a new one. Its rules become an [`model::Route`], and that, over
+//! Routes: one file per kind; the compiler names the arms of a new one. Its rules become a [`model::Route`], and that, over
 //! HTTP, a [`CompiledRoute`] for each listener that it is attached to. The routes of forwarded connections are part of
 //! listeners: see `merge`.
 

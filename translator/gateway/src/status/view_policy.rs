@@ -13,7 +13,7 @@ use std::sync::Arc;
 #[serde(rename_all = "camelCase")]
 pub struct ViewPolicyStatus {
     pub conditions: Conditions,
-    /// The proxies that it is for, of those in the directory.
+    /// The proxies that it is for, of those in the inventory.
     pub matches: Matches,
 }
 

@@ -5,7 +5,7 @@ use heliograph_snapshot::{FleetName, Resource};
 use heliograph_views::Proxy;
 use std::sync::Arc;
 
-/// A proxy of a fleet, as the directory knows it.
+/// A proxy of a fleet, as the inventory has it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ListedProxy {
     pub(crate) fleet: FleetName,
@@ -20,7 +20,7 @@ pub(crate) fn proxy(reader: &Reader<'_>, name: &ObjectName) -> Option<ListedProx
     Some(ListedProxy { fleet, proxy: Proxy { namespace: name.namespace.to_string(), labels } })
 }
 
-/// A proxy's place in the directory is its name, which is its node id: the targets of proxies are in their own namespace,
+/// A proxy's place in the inventory is its name, which is its node id: the targets of proxies are in their own namespace,
 /// so no two of a fleet have the same.
 pub(crate) fn entry(reader: &Reader<'_>, name: &ObjectName) -> Option<Arc<Resource>> {
     Some(Arc::new(reader.proxy(name)?.proxy.resource(&name.name)))

@@ -227,7 +227,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// The proxies of a fleet that the directory knows.
+    /// The proxies of a fleet that are in the inventory.
     pub(crate) fn proxies(
         &self,
         fleet: &FleetName,

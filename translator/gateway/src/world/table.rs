@@ -177,7 +177,7 @@ heliograph_engine::table! {
             compute: |reader, key| Some(views::treatment(reader, &key.fleet, &key.id)),
             changed: Indexes::treatment_changed,
         }
-        /// A proxy's entry in the directory of its fleet.
+        /// A proxy's entry in the inventory of its fleet.
         entry: Entry(InFleet<ObjectName>) -> Arc<Resource> {
             compute: |reader, key| views::entry(reader, &key.id),
             changed: |indexes: &mut Indexes, key: &InFleet<ObjectName>, _, new| {

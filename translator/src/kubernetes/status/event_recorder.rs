@@ -47,7 +47,7 @@ impl StatusEvents {
         }
     }
 
-    /// Sends them in the background; nobody waits for this.
+    /// Sends them in the background; no task waits for this.
     pub(super) fn send(
         &mut self,
         key: &ObjectKey,
