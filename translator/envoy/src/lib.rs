@@ -25,7 +25,7 @@ pub use cluster::cluster;
 pub use compiled::{CompiledMatch, CompiledRule, Keep, compile, size};
 pub use endpoints::endpoints;
 pub use listener::listener;
-pub use outline::MissingMatches;
+pub use outline::{MissingMatches, MissingPaths};
 pub use overlay::{Patch, variant};
 pub use route::{Pattern, patterns};
 pub use secret::secret;

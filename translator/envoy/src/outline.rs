@@ -10,6 +10,7 @@ use heliograph_envoy::envoy::config::route::v3::{Route, RouteMatch};
 use heliograph_model::{
     HttpMatch, HttpPolicy, HttpRule, PathMatch, Precedence, RpcMatch, StringMatch, TableKey,
 };
+use std::collections::BTreeSet;
 
 /// A match without regular expressions and unusual characters.
 #[derive(Debug, PartialEq)]
@@ -25,6 +26,11 @@ pub struct MissingMatches {
     pub precedence: Precedence,
     beginning: String,
 }
+
+/// What the paths of many missing matches begin with: the shortest of those that begin with each other, in order. So one
+/// lookup says for a route what all of them say, however many there are.
+#[derive(Debug, Default)]
+pub struct MissingPaths<'a>(BTreeSet<&'a str>);
 
 /// The outline of a match. `None`: it has none, all requests are in it.
 pub(crate) fn compiled(
@@ -82,9 +88,27 @@ impl MissingMatches {
         let same = same.take_while(|(one, other)| one == other).map(|(letter, _)| letter);
         Some(Self { beginning: same.collect(), precedence: one.precedence.min(other.precedence) })
     }
+}
+
+impl<'a> MissingPaths<'a> {
+    pub fn add(&mut self, missing: &'a MissingMatches) {
+        let beginning = missing.beginning.as_str();
+        if self.has_all_below(beginning) {
+            return;
+        }
+        while let Some(longer) = self.0.range(beginning..).next().copied()
+            && longer.starts_with(beginning)
+        {
+            self.0.remove(longer);
+        }
+        self.0.insert(beginning);
+    }
 
     /// A route with an error as its answer, if its requests may be those of a match that is missing.
     pub fn closed(&self, encoded: &[u8]) -> Option<Bytes> {
+        if self.0.is_empty() {
+            return None;
+        }
         let Route { name, r#match, .. } = Route::decode(encoded).ok()?;
         let matched = r#match.as_ref()?;
         let (path, is_all) = match matched.path_specifier.as_ref()? {
@@ -95,14 +119,23 @@ impl MissingMatches {
             PathSpecifier::SafeRegex(pattern) => (literal(&pattern.regex), false),
             _ => ("", false),
         };
-        let beginning = self.beginning.as_str();
-        if !path.starts_with(beginning) && (is_all || !beginning.starts_with(path)) {
+        if !self.has_all_below(path) && (is_all || !self.has_some_below(path)) {
             return None;
         }
         let status = if matched.grpc.is_some() { 503 } else { 500 };
         let action = Some(route::answer(status));
         let closed = Route { name, r#match, action, ..Route::default() };
         Some(closed.encode_to_vec().into())
+    }
+
+    /// Whether the path begins with one of these. None of them begins with another, so that one is the last before the path.
+    fn has_all_below(&self, path: &str) -> bool {
+        self.0.range(..=path).next_back().is_some_and(|it| path.starts_with(it))
+    }
+
+    /// Whether one of these begins with the path.
+    fn has_some_below(&self, path: &str) -> bool {
+        self.0.range(path..).next().is_some_and(|it| it.starts_with(path))
     }
 }
 
@@ -271,6 +304,8 @@ mod tests {
         };
         let both =
             MissingMatches::joined(Some(missing("/api/x[0-9]")), Some(missing("/api/y[0-9]")));
+        let mut paths = MissingPaths::default();
+        both.iter().for_each(|both| paths.add(both));
         for (path, is_closed) in [
             (PathSpecifier::Prefix("/".to_owned()), true),
             (PathSpecifier::PathSeparatedPrefix("/api".to_owned()), true),
@@ -282,10 +317,38 @@ mod tests {
             let r#match =
                 Some(RouteMatch { path_specifier: Some(path.clone()), ..RouteMatch::default() });
             let route = Route { name: "one".to_owned(), r#match, ..Route::default() };
-            let closed = both.as_ref().and_then(|both| both.closed(&route.encode_to_vec()));
+            let closed = paths.closed(&route.encode_to_vec());
             let expected = Route { action: Some(route::answer(500)), ..route };
             let expected = is_closed.then(|| Bytes::from(expected.encode_to_vec()));
             assert_eq!(closed, expected, "{path:?}");
+        }
+    }
+
+    #[test]
+    fn many_missing_matches_say_together_what_each_of_them_says() {
+        // All texts of these letters, up to four.
+        let mut texts = vec![String::new()];
+        for at in 0..40 {
+            texts.extend(["/", "a", "b"].map(|letter| format!("{}{letter}", texts[at])));
+        }
+        let missing: Vec<_> = texts.iter().map(|text| of(PathMatch::Exact(text.clone()))).collect();
+        let missing = missing.iter().map(|it| MissingMatches::of(it, Precedence::of(it)));
+        let missing: Vec<_> = missing.collect();
+        for step in 1..missing.len() {
+            // Those of each group come in another order.
+            let of_step = || (0..8).map(|n| &missing[(n * step * 7 + step * 29) % missing.len()]);
+            let mut paths = MissingPaths::default();
+            of_step().for_each(|it| paths.add(it));
+            let kept: Vec<_> = paths.0.iter().collect();
+            let has_no_other = |it: &&str| paths.0.iter().filter(|of| it.starts_with(**of)).count();
+            assert!(kept.iter().all(|it| has_no_other(it) == 1), "{kept:?}");
+            for path in &texts {
+                let all = of_step().any(|it| path.starts_with(&it.beginning));
+                let some = of_step().any(|it| it.beginning.starts_with(path.as_str()));
+                assert_eq!(paths.has_all_below(path), all, "{path} {kept:?}");
+                let found = all || paths.has_some_below(path);
+                assert_eq!(found, all || some, "{path} {kept:?}");
+            }
         }
     }
 

@@ -535,3 +535,62 @@ spec:
         }
     }
 }
+
+/// One policy closes many routes, all of which are dropped, and the same namespace has thousands of other matches behind them:
+/// what each pair of them would cost, everybody would wait for.
+#[test]
+fn many_dropped_matches_close_what_may_have_their_requests_and_nothing_else() {
+    const DROPPED: usize = 300;
+    let mut world = world();
+    let policy = "
+apiVersion: gateway.envoyproxy.io/v1alpha1
+kind: SecurityPolicy
+metadata: {name: admin, namespace: shop}
+spec:
+  targetSelectors: [{group: gateway.networking.k8s.io, kind: HTTPRoute, matchLabels: {team: admin}}]
+  jwt: {providers: [{name: one, remoteJWKS: {uri: \"https://example.com/keys\"}}]}
+";
+    apply(&mut world, policy);
+    // Each has a match that not every Envoy can hold for certain.
+    let name = |of: usize| format!("admin-{of}");
+    let labelled = |of: usize| {
+        let matches = format!("{{path: {{value: '/zz%20{of:03}'}}}}");
+        let route = route_for("shop", &name(of), &["one.test"], &matches);
+        route.replacen("namespace: shop}", "namespace: shop, labels: {team: admin}}", 1)
+    };
+    (0..DROPPED).for_each(|of| apply(&mut world, &labelled(of)));
+    // Half of these begin like one of them.
+    let path = |number: usize| format!("/zz%20{:03}/{number}", number % (2 * DROPPED));
+    for first in (0..10 * DROPPED).step_by(50) {
+        let matches: Vec<_> =
+            (first..first + 50).map(|it| format!("{{path: {{value: '{}'}}}}", path(it))).collect();
+        let name = format!("open-{first}");
+        apply(&mut world, &route_for("shop", &name, &["'*.test'"], &matches.join(", ")));
+    }
+    world.settle();
+    for of in 0..DROPPED {
+        let entry = LeftOut { is_dropped: true, has_outlines: true, ..left_out(&world, &name(of)) };
+        world.leave_out(&fleet(), &key(&name(of)), Some(entry));
+    }
+    world.settle();
+
+    let table = RouteConfiguration::decode(table(&world).body.as_ref()).unwrap();
+    let open_at = |host: &str| -> Vec<String> {
+        let host = table.virtual_hosts.iter().find(|it| it.name == host).unwrap();
+        let open = host.routes.iter().filter(|it| it.name.contains("/open-"));
+        let open = open.filter(|route| answers(route).is_none());
+        let path = |route: &Route| match route.r#match.as_ref()?.path_specifier.as_ref()? {
+            PathSpecifier::PathSeparatedPrefix(path) => Some(path.clone()),
+            _ => None,
+        };
+        let mut open: Vec<_> = open.map(|route| path(route).unwrap()).collect();
+        open.sort();
+        open
+    };
+    let mut all: Vec<_> = (0..10 * DROPPED).map(path).collect();
+    all.sort();
+    assert_eq!(open_at("*.test"), all, "nothing is dropped at this host");
+    all.retain(|path| path.as_str() >= "/zz%20300");
+    assert_eq!(all.len(), 5 * DROPPED);
+    assert_eq!(open_at("one.test"), all);
+}

@@ -2,11 +2,13 @@
 
 use crate::routes::CompiledRoute;
 use bytes::Bytes;
-use heliograph_envoy_dialect::{self as envoy, CompiledMatch, MissingMatches};
-use heliograph_model::{Hostname, RouteId};
+use heliograph_envoy_dialect::{self as envoy, CompiledMatch, MissingMatches, MissingPaths};
+use heliograph_model::{Hostname, Precedence, RouteId};
 use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeMap;
+use std::iter::Peekable;
 use std::sync::Arc;
+use std::vec::IntoIter;
 
 /// What is dropped of the routes of one host.
 #[derive(Default)]
@@ -15,6 +17,13 @@ pub(super) struct Dropped<'a> {
     closing: BTreeMap<&'a RouteId, &'a Hostname>,
     /// Of each namespace, the matches that are dropped although a policy protects them, by hostname.
     unprotected: BTreeMap<&'a Arc<str>, Vec<(&'a Hostname, &'a MissingMatches)>>,
+}
+
+/// The dropped matches of a namespace that come before the route which is looked at. A host may have thousands of both, and
+/// everybody waits: so each of them is looked at once.
+struct Passed<'a> {
+    ahead: Peekable<IntoIter<(&'a Hostname, &'a MissingMatches)>>,
+    paths: MissingPaths<'a>,
 }
 
 impl<'a> Dropped<'a> {
@@ -37,21 +46,22 @@ impl<'a> Dropped<'a> {
         self.closing.is_empty() && self.unprotected.is_empty()
     }
 
-    /// The same with an error as its answer, where it may have requests of a protected match that is dropped. Only what is of
-    /// the same namespace: no tenant closes the routes of another.
-    pub(super) fn closed(
+    /// The same routes, which come in order, with an error as the answer of those that may have requests of a protected match
+    /// that is dropped. Only what is of the same namespace: no tenant closes the routes of another.
+    pub(super) fn closed<'b>(
         &self,
-        route: &RouteId,
-        hostname: &Hostname,
-        of_route: &CompiledMatch,
-    ) -> Option<Bytes> {
-        let unprotected = self.unprotected.get(&route.name.namespace)?;
-        let place = |hostname: &Hostname| Reverse(hostname.specificity());
-        let is_behind = |(at, missing): &&(&Hostname, &MissingMatches)| {
-            (place(at), &missing.precedence) <= (place(hostname), &of_route.precedence)
-        };
-        let mut behind = unprotected.iter().filter(is_behind);
-        behind.find_map(|(_, missing)| missing.closed(&of_route.encoded))
+        routes: impl Iterator<Item = (&'b RouteId, &'b Hostname, &'b CompiledMatch)>,
+    ) -> Vec<(&'b Hostname, Bytes)> {
+        let unprotected = self.unprotected.iter();
+        let mut passed: BTreeMap<_, _> = unprotected
+            .map(|(namespace, missing)| (*namespace, Passed::none_of(missing)))
+            .collect();
+        let closed = routes.map(|(route, hostname, of_route)| {
+            let passed = passed.get_mut(&route.name.namespace);
+            let closed = passed.and_then(|passed| passed.closed(hostname, of_route));
+            (hostname, closed.unwrap_or_else(|| of_route.encoded.clone()))
+        });
+        closed.collect()
     }
 
     /// All routes of the host, in order. Behind those of the hostname that has lost a match comes an error for everything,
@@ -73,4 +83,30 @@ impl<'a> Dropped<'a> {
         let routes = routes.into_iter().map(|(_, route)| route);
         routes.chain(is_last.then(envoy::closed)).collect()
     }
+}
+
+impl<'a> Passed<'a> {
+    fn none_of(missing: &[(&'a Hostname, &'a MissingMatches)]) -> Self {
+        let mut ahead = missing.to_vec();
+        ahead.sort_by(|(at, one), (other_at, other)| {
+            place(at, &one.precedence).cmp(&place(other_at, &other.precedence))
+        });
+        Self { ahead: ahead.into_iter().peekable(), paths: MissingPaths::default() }
+    }
+
+    /// The next route with an error as its answer, if it may have requests of those before it.
+    fn closed(&mut self, hostname: &Hostname, of_route: &CompiledMatch) -> Option<Bytes> {
+        let here = place(hostname, &of_route.precedence);
+        while let Some((_, missing)) =
+            self.ahead.next_if(|(at, missing)| place(at, &missing.precedence) <= here)
+        {
+            self.paths.add(missing);
+        }
+        self.paths.closed(&of_route.encoded)
+    }
+}
+
+/// Where a match stands at a host.
+fn place<'a>(hostname: &Hostname, precedence: &'a Precedence) -> impl Ord + use<'a> {
+    (Reverse(hostname.specificity()), precedence)
 }

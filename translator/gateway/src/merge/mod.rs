@@ -67,12 +67,11 @@ pub(crate) fn virtual_host(reader: &Reader<'_>, key: &HostKey) -> Option<Bytes> 
         let encoded = routes.into_iter().map(|(.., route)| &*route.encoded);
         return Some(envoy::virtual_host(host, encoded));
     }
-    let routes = routes.into_iter().map(|((.., age, _), hostname, route)| {
-        let closed = dropped.closed(age.of(), hostname, route);
-        (hostname, closed.unwrap_or_else(|| route.encoded.clone()))
-    });
+    let in_order =
+        routes.iter().map(|((.., age, _), hostname, route)| (age.of(), *hostname, *route));
+    let routes = dropped.closed(in_order);
     let asking = hosted.iter().filter(|(name, _)| *name == host);
     let asking = asking.flat_map(|(_, routes)| routes).map(|(route, _)| route);
-    let routes = dropped.closing(routes.collect(), asking);
+    let routes = dropped.closing(routes, asking);
     Some(envoy::virtual_host(host, routes.iter().map(|encoded| &**encoded)))
 }
