@@ -34,7 +34,11 @@ fn object(manifest: &Value) -> Object {
 }
 
 fn route(namespace: &str, team: &str) -> Object {
-    object(&json!({
+    object(&route_manifest(namespace, team))
+}
+
+fn route_manifest(namespace: &str, team: &str) -> Value {
+    json!({
         "apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute",
         "metadata": { "name": "cart", "namespace": namespace, "labels": { "team": team } },
         "spec": {
@@ -42,7 +46,7 @@ fn route(namespace: &str, team: &str) -> Object {
             "hostnames": [format!("{namespace}.example.com")],
             "rules": [{ "backendRefs": [{ "name": "cart", "port": 80 }] }],
         },
-    }))
+    })
 }
 
 fn service(namespace: &str) -> Object {
@@ -86,11 +90,15 @@ fn routes_of(namespaces: &Value) -> Value {
 }
 
 fn grant(namespace: &str, from: &Value, to: &Value) -> Object {
-    object(&json!({
+    object(&grant_manifest(namespace, from, to))
+}
+
+fn grant_manifest(namespace: &str, from: &Value, to: &Value) -> Value {
+    json!({
         "apiVersion": "gateway.networking.k8s.io/v1beta1", "kind": "ReferenceGrant",
         "metadata": { "name": "grant", "namespace": namespace },
         "spec": { "from": [from], "to": [to] },
-    }))
+    })
 }
 
 fn from(kind: &str, namespace: &str) -> Value {
@@ -190,6 +198,30 @@ fn a_grant_for_something_else_lets_nothing_be_closed() {
         change(&mut world, granted("shop"));
         change(&mut world, policy(&routes_of(&namespaces)));
         assert_eq!(open(&mut world), ["other/cart", "shop/cart"], "{namespaces}");
+    }
+}
+
+#[test]
+fn the_names_of_several_grants_add_up() {
+    let mut world = scene();
+    for name in ["one", "two"] {
+        let mut route = route_manifest("shop", "x");
+        route["metadata"]["name"] = json!(name);
+        route["spec"]["hostnames"] = json!([format!("{name}.example.com")]);
+        change(&mut world, object(&route));
+    }
+    change(&mut world, policy(&routes_of(&json!({ "from": "All" }))));
+    let mut closed = vec!["infra/cart"];
+    for (name, also_closed) in [("one", "shop/one"), ("cart", "shop/cart"), ("", "shop/two")] {
+        let target =
+            json!({ "group": "gateway.networking.k8s.io", "kind": "HTTPRoute", "name": name });
+        let mut grant = grant_manifest("shop", &from("SecurityPolicy", "infra"), &target);
+        grant["metadata"]["name"] = json!(format!("grant-x{name}"));
+        change(&mut world, object(&grant));
+        closed.push(also_closed);
+        let all = ["infra/cart", "other/cart", "shop/cart", "shop/one", "shop/two"];
+        let expected: Vec<_> = all.into_iter().filter(|it| !closed.contains(it)).collect();
+        assert_eq!(open(&mut world), expected, "{name}");
     }
 }
 

@@ -4,23 +4,54 @@ use crate::world::Reader;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+/// What an object may refer to, of one kind and in one namespace.
+pub(crate) enum Granted<'a> {
+    All,
+    Named(BTreeSet<&'a str>),
+}
+
+impl Granted<'_> {
+    pub(crate) fn has(&self, name: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::Named(names) => names.contains(name),
+        }
+    }
+}
+
 /// Whether an object may refer to another: always within its namespace, else only with a ReferenceGrant beside the
 /// object that is referred to.
 pub(crate) fn is_granted(reader: &Reader<'_>, from: &ObjectKey, to: &ObjectKey) -> bool {
-    if from.name.namespace == to.name.namespace {
-        return true;
+    let ObjectName { namespace, name } = &to.name;
+    from.name.namespace == *namespace
+        || names(reader, from, to.kind, namespace).any(|it| it.is_none_or(|it| *it == **name))
+}
+
+/// The same for all objects of a kind in a namespace: its grants are read once, however many objects it has.
+pub(crate) fn granted<'a>(
+    reader: &Reader<'a>,
+    from: &ObjectKey,
+    kind: Kind,
+    namespace: &str,
+) -> Granted<'a> {
+    if *from.name.namespace == *namespace {
+        return Granted::All;
     }
-    reader.objects_in::<ReferenceGrant>(&to.name.namespace).any(|grant| {
-        let covers = grant.spec.to.iter().any(|target| {
-            target.group == to.kind.group()
-                && target.kind == to.kind.as_str()
-                && target
-                    .name
-                    .as_deref()
-                    .is_none_or(|name| name.is_empty() || *name == *to.name.name)
-        });
-        gives(grant, from) && covers
-    })
+    let names: Option<_> = names(reader, from, kind, namespace).collect();
+    names.map_or(Granted::All, Granted::Named)
+}
+
+/// The names that grants of a namespace have of a kind. `None`: all names.
+fn names<'a>(
+    reader: &Reader<'a>,
+    from: &ObjectKey,
+    kind: Kind,
+    namespace: &str,
+) -> impl Iterator<Item = Option<&'a str>> {
+    let grants = reader.objects_in::<ReferenceGrant>(namespace).filter(|it| gives(it, from));
+    let targets = grants.flat_map(|grant| &grant.spec.to);
+    let of_kind = targets.filter(move |it| it.group == kind.group() && it.kind == kind.as_str());
+    of_kind.map(|target| target.name.as_deref().filter(|name| !name.is_empty()))
 }
 
 /// The other namespaces where an object may refer to something.

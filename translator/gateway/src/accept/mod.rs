@@ -14,7 +14,7 @@ mod sets;
 mod tls;
 
 pub(crate) use certificates::key_pair;
-pub(crate) use grants::{granting, is_granted};
+pub(crate) use grants::{granted, granting, is_granted};
 pub(crate) use infra::{conflicting_owner, infra, service};
 pub(crate) use listener::{AcceptedListener, AttachPoint, NamespaceRule};
 pub(crate) use merged::{

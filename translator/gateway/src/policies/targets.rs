@@ -172,9 +172,13 @@ fn select(
     // Its operators are known, so this does not fail; if it did, too much would be selected.
     let labels = Selector::try_from(labels).unwrap_or_default();
     let none = BTreeMap::new();
-    let objects = namespaces.iter().flat_map(|namespace| reader.objects_of(kind, namespace));
-    let selected =
-        objects.filter(|it| labels.matches(it.metadata().labels.as_ref().unwrap_or(&none)));
-    let may_target = |object: &ObjectKey| accept::is_granted(reader, policy, object);
-    selected.map(Object::key).filter(may_target).collect()
+    let mut objects = Vec::new();
+    for namespace in &namespaces {
+        let granted = accept::granted(reader, policy, kind, namespace);
+        let selected = reader
+            .objects_of(kind, namespace)
+            .filter(|it| labels.matches(it.metadata().labels.as_ref().unwrap_or(&none)));
+        objects.extend(selected.map(Object::key).filter(|it| granted.has(&it.name.name)));
+    }
+    objects
 }
