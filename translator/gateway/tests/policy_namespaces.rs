@@ -4,7 +4,7 @@
 
 use heliograph_envoy::Message;
 use heliograph_envoy::envoy::config::route::v3::{RouteConfiguration, route::Action};
-use heliograph_gateway::objects::{Document, Object, parse};
+use heliograph_gateway::objects::{Document, Kind, Object, ObjectName, parse};
 use heliograph_gateway::{Event, Outcome, World};
 use heliograph_snapshot::{FleetName, ResourceType};
 use serde_json::{Value, json};
@@ -251,6 +251,18 @@ fn namespaces_are_selected_by_their_labels() {
     assert_eq!(open(&mut world), ["infra/cart", "shop/cart"]);
 }
 
+/// Kubernetes refuses these: the values that an operator needs are missing, or there are some that it cannot have.
+fn invalid_expressions() -> [Value; 6] {
+    [
+        json!({ "key": "stage", "operator": "In" }),
+        json!({ "key": "stage", "operator": "In", "values": [] }),
+        json!({ "key": "stage", "operator": "NotIn" }),
+        json!({ "key": "stage", "operator": "NotIn", "values": [] }),
+        json!({ "key": "stage", "operator": "Exists", "values": ["production"] }),
+        json!({ "key": "team", "operator": "DoesNotExist", "values": ["y"] }),
+    ]
+}
+
 /// More is closed then, and not less: of its own namespace, and of those that let it.
 #[test]
 fn a_selector_that_is_not_understood_selects_everything_that_it_may() {
@@ -264,7 +276,17 @@ fn a_selector_that_is_not_understood_selects_everything_that_it_may() {
         routes_of(&json!("All")),
         json!({ "kind": "HTTPRoute", "matchLabels": { "team": 7 }, "namespaces": { "from": "All" } }),
     ];
-    for selector in selectors {
+    let of_namespaces = |it| {
+        let selector = json!({ "matchExpressions": [it] });
+        routes_of(&json!({ "from": "Selector", "selector": selector }))
+    };
+    let of_objects = |it| {
+        let namespaces = json!({ "from": "All" });
+        json!({ "kind": "HTTPRoute", "matchExpressions": [it], "namespaces": namespaces })
+    };
+    let invalid = invalid_expressions().into_iter();
+    let invalid = invalid.flat_map(|it| [of_namespaces(it.clone()), of_objects(it)]);
+    for selector in selectors.into_iter().chain(invalid) {
         let mut world = scene();
         change(&mut world, granted("shop"));
         change(&mut world, policy(&selector));
@@ -275,6 +297,28 @@ fn a_selector_that_is_not_understood_selects_everything_that_it_may() {
     change(&mut world, granted("shop"));
     change(&mut world, policy(&json!({ "kind": "HTTPRoute", "matchLabels": 7 })));
     assert_eq!(open(&mut world), ["other/cart", "shop/cart"]);
+}
+
+/// A policy that does not protect would otherwise be in force for what its author did not select.
+#[test]
+fn a_policy_whose_selector_is_invalid_is_rejected() {
+    for expression in invalid_expressions() {
+        let expressions = json!([expression]);
+        let namespaces =
+            json!({ "from": "Selector", "selector": { "matchExpressions": expressions } });
+        for (field, selector) in [
+            ("matchExpressions", json!({ "kind": "HTTPRoute", "matchExpressions": expressions })),
+            ("namespaces.selector.matchExpressions", routes_of(&namespaces)),
+        ] {
+            let mut world = scene();
+            change(&mut world, of_kind("BackendTrafficPolicy", &selector));
+            let policy = ObjectName::new("infra", "policy").of(Kind::BackendTrafficPolicy);
+            let status = world.statuses().find(|(object, _)| **object == policy);
+            let status = format!("{status:?}");
+            let message = format!("spec.targetSelectors[0].{field}: ");
+            assert!(status.contains(&message), "{selector}: {status}");
+        }
+    }
 }
 
 #[test]

@@ -66,8 +66,8 @@ pub(super) fn resolve<S: Policy>(
             match_labels: Some(match_labels.clone()),
             match_expressions: Some(match_expressions.clone()),
         });
-        if let Some(unknown) = unknown {
-            reject(field, "matchExpressions", unsupported(&unknown));
+        if let Some(why) = unknown {
+            reject(field, "matchExpressions", why);
         }
         let Some(kind) = supported(group.as_deref().unwrap_or(GROUP), kind) else {
             reject(field, "kind", unsupported(kind));
@@ -90,9 +90,9 @@ fn rule(
         ("All", _) => Ok(NamespaceRule::All),
         ("Selector", Some(selector)) => match understood(selector.clone()) {
             (selector, None) => Ok(NamespaceRule::Selector(selector)),
-            (selector, Some(unknown)) => Err((
+            (selector, Some(why)) => Err((
                 "namespaces.selector.matchExpressions",
-                unsupported(&unknown),
+                why,
                 NamespaceRule::Selector(selector),
             )),
         },
@@ -107,17 +107,31 @@ fn unsupported(value: &str) -> String {
     format!("{value} is not supported")
 }
 
-/// Of Kubernetes' selectors.
-const OPERATORS: [&str; 4] = ["In", "NotIn", "Exists", "DoesNotExist"];
-
-/// A selector without the expressions that have another operator, and the first of these: a policy that protects is rejected
-/// with it, and closes too much rather than too little.
+/// A selector without the expressions that Kubernetes refuses, and what is wrong with the first of these: a policy that
+/// protects is rejected with it, and closes too much rather than too little.
 fn understood(mut selector: LabelSelector) -> (LabelSelector, Option<String>) {
-    let given = selector.match_expressions.take().into_iter().flatten();
-    let known = |it: &LabelSelectorRequirement| OPERATORS.contains(&it.operator.as_str());
-    let (expressions, unknown): (Vec<_>, Vec<_>) = given.partition(known);
+    let mut unknown = None;
+    let mut expressions = selector.match_expressions.take().unwrap_or_default();
+    expressions.retain(|it| {
+        let fault = fault(it);
+        let is_known = fault.is_none();
+        unknown = unknown.take().or(fault);
+        is_known
+    });
     selector.match_expressions = Some(expressions);
-    (selector, unknown.into_iter().next().map(|it| it.operator))
+    (selector, unknown)
+}
+
+/// Of an expression of a selector.
+fn fault(expression: &LabelSelectorRequirement) -> Option<String> {
+    let LabelSelectorRequirement { key: _, operator, values } = expression;
+    let has_values = values.as_ref().is_some_and(|values| !values.is_empty());
+    match (operator.as_str(), has_values) {
+        ("In" | "NotIn", true) | ("Exists" | "DoesNotExist", false) => None,
+        ("In" | "NotIn", false) => Some(format!("{operator} needs values")),
+        ("Exists" | "DoesNotExist", true) => Some(format!("{operator} has no values")),
+        _ => Some(unsupported(operator)),
+    }
 }
 
 impl TargetKind {
@@ -169,7 +183,7 @@ fn select(
         namespaces.extend(accept::granting(reader, policy));
     }
     namespaces.retain(|namespace| accept::allows(reader, rule, home, namespace));
-    // Its operators are known, so this does not fail; if it did, too much would be selected.
+    // Its expressions are understood, so this does not fail; if it did, too much would be selected.
     let labels = Selector::try_from(labels).unwrap_or_default();
     let none = BTreeMap::new();
     let mut objects = Vec::new();
