@@ -161,8 +161,10 @@ impl Outline {
             headers: Vec::new(),
             query: Vec::new(),
         };
-        // Who asks for all requests in as many words gets them.
-        (http_match != everything || *given == everything)
+        // Calls of any service come before all that is not of gRPC, whoever serves that.
+        let is_any_call = matches!(http_match.path, PathMatch::Rpc(RpcMatch { service: None, .. }));
+        // Who asks for all of them in as many words gets them.
+        ((http_match != everything && !is_any_call) || http_match == *given)
             .then_some(Self { http_match, is_beginning })
     }
 }
@@ -357,15 +359,30 @@ mod tests {
         let exact = |text: &str| Some(StringMatch::Exact(text.to_owned()));
         let any = Some(StringMatch::Regex("[a-z]+".to_owned()));
         for (service, method, expected) in [
-            (exact("shop.Cart"), exact("Add"), (exact("shop.Cart"), exact("Add"))),
-            (exact("shop.Cart"), any.clone(), (exact("shop.Cart"), None)),
-            (None, exact("Add"), (None, None)),
-            (any, exact("Add"), (None, None)),
+            (exact("shop.Cart"), exact("Add"), Some((exact("shop.Cart"), exact("Add")))),
+            (exact("shop.Cart"), any.clone(), Some((exact("shop.Cart"), None))),
+            (None, None, Some((None, None))),
+            (None, exact("Add"), None),
+            (any, exact("Add"), None),
         ] {
             let given = of(PathMatch::Rpc(RpcMatch { service, method }));
-            let (service, method) = expected;
+            let expected =
+                expected.map(|(service, method)| of(PathMatch::Rpc(RpcMatch { service, method })));
             let outline = Outline::of(&given).map(|outline| outline.http_match);
-            assert_eq!(outline, Some(of(PathMatch::Rpc(RpcMatch { service, method }))));
+            assert_eq!(outline, expected, "{given:?}");
         }
+    }
+
+    /// It would come before whatever is not of gRPC at the host, whoever serves that.
+    #[test]
+    fn calls_of_any_service_have_no_outline() {
+        let header = |name: &str, value| (name.to_owned(), value);
+        let exact = header("x-tenant", StringMatch::Exact("one".to_owned()));
+        let regex = header("x-version", StringMatch::Regex("[0-9]+".to_owned()));
+        let calls = |headers| HttpMatch { headers, ..of(PathMatch::Rpc(RpcMatch::default())) };
+        for headers in [vec![regex.clone()], vec![exact.clone(), regex]] {
+            assert_eq!(Outline::of(&calls(headers.clone())), None, "{headers:?}");
+        }
+        assert!(is_plain(&calls(vec![exact])));
     }
 }

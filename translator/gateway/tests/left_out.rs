@@ -594,3 +594,31 @@ spec:
     assert_eq!(all.len(), 5 * DROPPED);
     assert_eq!(open_at("one.test"), all);
 }
+
+/// What stays of calls of any service would come before all that is not of gRPC.
+#[test]
+fn a_dropped_match_for_calls_of_any_service_takes_nothing_from_others() {
+    for matched in ["{method: Add}", "{type: RegularExpression, service: 'shop[.].+'}"] {
+        let mut world = world();
+        let calls = route_for("shop", "calls", &["odd.test"], &format!("{{method: {matched}}}"));
+        apply(&mut world, &calls.replacen("kind: HTTPRoute", "kind: GRPCRoute", 1));
+        let menu = "{path: {value: /shop.Menu}}";
+        apply(&mut world, &route_for("other", "two", &["odd.test"], menu));
+        apply(&mut world, &route_for("other", "wide", &["'*.test'"], "{path: {value: /}}"));
+        world.settle();
+        let key = ObjectName::new("shop", "calls").of(Kind::GRPCRoute);
+        let dropped = LeftOut {
+            object: object_name(&key),
+            revision: world.revision(&key).unwrap(),
+            is_dropped: true,
+            ..LeftOut::default()
+        };
+        for left_out in [LeftOut { has_outlines: true, ..dropped.clone() }, dropped] {
+            world.leave_out(&fleet(), &key, Some(left_out));
+            world.settle();
+            assert_eq!(ask(&world, "odd.test", "/shop.Menu/List"), "two", "{matched}");
+            assert_eq!(ask(&world, "odd.test", "/shop.Cart/Add"), "500", "{matched}");
+            assert_eq!(ask(&world, "b.test", "/shop.Cart/Add"), "wide", "{matched}");
+        }
+    }
+}
